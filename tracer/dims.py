@@ -1,0 +1,298 @@
+"""Sizes as symbols: integer expressions over a program's leaves, in normal form.
+
+In: leaves (input extents, int arguments, run-time extents) and integer arithmetic on them.
+Out: ``DimExpr``, hashable, equal exactly when their normal forms are equal; evaluation against an environment.
+
+An ``Extent`` is an ``int`` or a ``DimExpr``; an expression that turns out constant *is* an ``int``, so that shapes of
+known size look as NumPy's do. What users hold under tracing is ``tenferro.tracer.dim.Dim``, which wraps one of these
+together with a hint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Literal, TypeAlias, Union
+
+LeafKind = Literal["extent", "int", "runtime"]
+Extent: TypeAlias = Union[int, "DimExpr"]
+Monomial: TypeAlias = tuple["Atom", ...]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Leaf:
+    """One symbol. ``extent``: axis ``axis`` of program input ``index``; ``int``: the value of int input ``index``;
+    ``runtime``: axis ``axis`` of the result of operation ``index``, known only when it has run."""
+
+    kind: LeafKind
+    index: int
+    axis: int = 0
+
+    def __str__(self) -> str:
+        match self.kind:
+            case "extent":
+                return f"d{self.index}_{self.axis}"
+            case "int":
+                return f"n{self.index}"
+            case "runtime":
+                return f"r{self.index}_{self.axis}"
+
+
+AtomKind = Literal["leaf", "floordiv", "mod", "min", "max"]
+
+
+@dataclass(frozen=True, slots=True)
+class Atom:
+    """An indivisible factor of a monomial: a leaf, or a non-polynomial function of two extents."""
+
+    kind: AtomKind
+    leaf: Leaf | None = None
+    args: tuple[Extent, ...] = ()
+
+    def __str__(self) -> str:
+        if self.leaf is not None:
+            return str(self.leaf)
+        left, right = (str(a) for a in self.args)
+        match self.kind:
+            case "floordiv":
+                return f"({left})//({right})"
+            case "mod":
+                return f"({left})%({right})"
+            case _:
+                return f"{self.kind}({left}, {right})"
+
+
+@dataclass(frozen=True, slots=True)
+class DimExpr:
+    """A polynomial with integer coefficients over atoms, terms sorted by their text; never constant."""
+
+    terms: tuple[tuple[Monomial, int], ...]
+
+    def __str__(self) -> str:
+        parts = []
+        for monomial, coefficient in self.terms:
+            factors = [str(a) for a in monomial]
+            if not factors:
+                parts.append(str(coefficient))
+            elif coefficient == 1:
+                parts.append("*".join(factors))
+            else:
+                parts.append(f"{coefficient}*" + "*".join(factors))
+        return " + ".join(parts).replace("+ -", "- ")
+
+    __repr__ = __str__
+
+    def __add__(self, other: Extent) -> Extent:
+        return add(self, other)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Extent) -> Extent:
+        return sub(self, other)
+
+    def __rsub__(self, other: Extent) -> Extent:
+        return sub(other, self)
+
+    def __mul__(self, other: Extent) -> Extent:
+        return mul(self, other)
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, other: Extent) -> Extent:
+        return floordiv(self, other)
+
+    def __rfloordiv__(self, other: Extent) -> Extent:
+        return floordiv(other, self)
+
+    def __mod__(self, other: Extent) -> Extent:
+        return mod(self, other)
+
+    def __neg__(self) -> Extent:
+        return mul(self, -1)
+
+
+def leaf(kind: LeafKind, index: int, axis: int = 0) -> DimExpr:
+    """The expression that is this leaf alone."""
+    return DimExpr((((Atom("leaf", Leaf(kind, index, axis)),), 1),))
+
+
+def _terms(extent: Extent) -> dict[Monomial, int]:
+    if isinstance(extent, DimExpr):
+        return dict(extent.terms)
+    return {(): extent} if extent else {}
+
+
+def _from_terms(terms: Mapping[Monomial, int]) -> Extent:
+    kept = {m: c for m, c in terms.items() if c}
+    if not kept:
+        return 0
+    if len(kept) == 1 and () in kept:
+        return kept[()]
+    if len(kept) == 1:
+        return DimExpr(tuple(kept.items()))
+    return DimExpr(tuple(sorted(kept.items(), key=lambda item: (-len(item[0]), [str(a) for a in item[0]]))))
+
+
+def add(a: Extent, b: Extent) -> Extent:
+    if isinstance(a, int) and isinstance(b, int):
+        return a + b
+    terms = _terms(a)
+    for monomial, coefficient in _terms(b).items():
+        terms[monomial] = terms.get(monomial, 0) + coefficient
+    return _from_terms(terms)
+
+
+def sub(a: Extent, b: Extent) -> Extent:
+    return add(a, mul(b, -1))
+
+
+def mul(a: Extent, b: Extent) -> Extent:
+    if isinstance(a, int) and isinstance(b, int):
+        return a * b
+    terms: dict[Monomial, int] = {}
+    for left, c in _terms(a).items():
+        for right, d in _terms(b).items():
+            monomial = tuple(sorted(left + right, key=str))
+            terms[monomial] = terms.get(monomial, 0) + c * d
+    return _from_terms(terms)
+
+
+def _atom(kind: AtomKind, a: Extent, b: Extent) -> DimExpr:
+    return DimExpr((((Atom(kind, None, (a, b)),), 1),))
+
+
+def floordiv(a: Extent, b: Extent) -> Extent:
+    """Floor division; exact where every term of ``a`` is divisible by the constant or single-monomial ``b``."""
+    if isinstance(a, int) and isinstance(b, int):
+        return a // b
+    if b == 1:
+        return a
+    if a == b:
+        return 1
+    exact = _exact_quotient(a, b)
+    return exact if exact is not None else _atom("floordiv", a, b)
+
+
+def _exact_quotient(a: Extent, b: Extent) -> Extent | None:
+    divisor = list(_terms(b).items())
+    if len(divisor) != 1:
+        return None
+    (factors, scale) = divisor[0]
+    quotient: dict[Monomial, int] = {}
+    for monomial, coefficient in _terms(a).items():
+        rest = list(monomial)
+        for factor in factors:
+            if factor not in rest:
+                return None
+            rest.remove(factor)
+        if coefficient % scale:
+            return None
+        quotient[tuple(rest)] = coefficient // scale
+    return _from_terms(quotient)
+
+
+def mod(a: Extent, b: Extent) -> Extent:
+    if isinstance(a, int) and isinstance(b, int):
+        return a % b
+    if b == 1 or _exact_quotient(a, b) is not None:
+        return 0
+    return _atom("mod", a, b)
+
+
+def minimum(a: Extent, b: Extent) -> Extent:
+    return _extreme("min", a, b)
+
+
+def maximum(a: Extent, b: Extent) -> Extent:
+    return _extreme("max", a, b)
+
+
+def _extreme(kind: Literal["min", "max"], a: Extent, b: Extent) -> Extent:
+    difference = sub(a, b)
+    if isinstance(difference, int):
+        return a if (difference <= 0) == (kind == "min") else b
+    first, second = sorted((a, b), key=str)
+    return _atom(kind, first, second)
+
+
+def product(extents: Iterable[Extent]) -> Extent:
+    result: Extent = 1
+    for extent in extents:
+        result = mul(result, extent)
+    return result
+
+
+def leaves(extent: Extent) -> frozenset[Leaf]:
+    """Every leaf that the expression reads."""
+    if isinstance(extent, int):
+        return frozenset()
+    found: set[Leaf] = set()
+    for monomial, _ in extent.terms:
+        for atom in monomial:
+            if atom.leaf is not None:
+                found.add(atom.leaf)
+            for arg in atom.args:
+                found |= leaves(arg)
+    return frozenset(found)
+
+
+Environment: TypeAlias = Mapping[Leaf, int]
+
+
+def evaluate(extent: Extent, env: Environment) -> int:
+    """The value under ``env``; a KeyError names a leaf that has no value yet (a run-time extent)."""
+    if isinstance(extent, int):
+        return extent
+    return sum(c * prod(_evaluate_atom(a, env) for a in monomial) for monomial, c in extent.terms)
+
+
+def _evaluate_atom(atom: Atom, env: Environment) -> int:
+    if atom.leaf is not None:
+        return env[atom.leaf]
+    a, b = (evaluate(x, env) for x in atom.args)
+    return _APPLY[atom.kind](a, b)
+
+
+_APPLY: dict[str, Callable[[int, int], int]] = {
+    "floordiv": lambda a, b: a // b if b else 0,
+    "mod": lambda a, b: a % b if b else 0,
+    "min": min,
+    "max": max,
+}
+
+
+def evaluate_shape(shape: Sequence[Extent], env: Environment) -> tuple[int, ...]:
+    return tuple(evaluate(e, env) for e in shape)
+
+
+def substitute(extent: Extent, replace: Callable[[Leaf], Extent]) -> Extent:
+    """Rebuild the expression with every leaf replaced (used when one program is traced into another)."""
+    if isinstance(extent, int):
+        return extent
+    total: Extent = 0
+    for monomial, coefficient in extent.terms:
+        term: Extent = coefficient
+        for atom in monomial:
+            term = mul(term, _substitute_atom(atom, replace))
+        total = add(total, term)
+    return total
+
+
+def _substitute_atom(atom: Atom, replace: Callable[[Leaf], Extent]) -> Extent:
+    if atom.leaf is not None:
+        return replace(atom.leaf)
+    a, b = (substitute(x, replace) for x in atom.args)
+    match atom.kind:
+        case "floordiv":
+            return floordiv(a, b)
+        case "mod":
+            return mod(a, b)
+        case "min":
+            return minimum(a, b)
+        case _:
+            return maximum(a, b)
+
+
+def shape_text(shape: Sequence[Extent]) -> str:
+    return "(" + ", ".join(str(e) for e in shape) + ("," if len(shape) == 1 else "") + ")"

@@ -1,0 +1,62 @@
+"""The errors that users meet. Each derives from the built-in that a NumPy user expects.
+
+The text of every one of them is one sentence: ``<op>: <argument> <found>; <needed> (at file:line)``.
+"""
+
+from __future__ import annotations
+
+
+class TenferroError(Exception):
+    """Base of all errors raised on purpose by tenferro."""
+
+
+class ShapeError(TenferroError, ValueError):
+    """Shapes, axes or sizes do not fit the operation."""
+
+
+class DtypeError(TenferroError, TypeError):
+    """A dtype is unsupported or does not fit the operation."""
+
+
+class TraceError(TenferroError, TypeError):
+    """Python asked a traced value for something that only a concrete value has."""
+
+
+class LeakError(TraceError):
+    """A traced value or Dim is used after its trace has ended."""
+
+
+class MutationError(TenferroError, ValueError):
+    """A write would reach memory that the traced function does not own."""
+
+
+class BoundsError(TenferroError, IndexError):
+    """An index is out of range, found while tracing or at run time."""
+
+
+class DivisionError(TenferroError, FloatingPointError, ZeroDivisionError):
+    """Integer division by zero under ``np.errstate(divide="raise")``."""
+
+
+class MemoryLimitError(TenferroError, MemoryError):
+    """A buffer cannot be had; the text lists the largest live buffers with their lines."""
+
+
+class RecompileError(TenferroError, RuntimeError):
+    """``jit(max_compiles=…)`` is exhausted."""
+
+
+class LoweringError(TenferroError, RuntimeError):
+    """A program cannot be lowered or run by the engine that was asked."""
+
+
+class CheckError(TenferroError, AssertionError):
+    """A stage produced something malformed: a bug in tenferro, never in the user's code."""
+
+
+class RecompileWarning(UserWarning):
+    """A function was traced many times; the text names the guard that failed and its line."""
+
+
+class UnrolledLoopWarning(UserWarning):
+    """A Python loop traced very many operations from one line."""

@@ -1,0 +1,84 @@
+"""Rows that run as calls: matrix products, and NumPy functions at a seam.
+
+``mask_select`` has a run-time extent: axis 0 of its result is ``Leaf("runtime", operation index, 0)``, which the trace
+passes as ``params["extent"]``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tenferro.tracer.dims import shape_text
+from tenferro.tracer.errors import ShapeError
+from tenferro.tracer.op import Contraction, Library, Op
+from tenferro.tracer.program import ArrayType, Params
+
+
+def _infer_matmul(types: Sequence[ArrayType], params: Params) -> tuple[ArrayType, ...]:
+    a, b = types
+    if a.rank < 2 or a.rank != b.rank or a.dtype != b.dtype:
+        raise ShapeError(f"matmul: operands {a} and {b}; equal dtypes and equal ranks of at least 2 are needed here")
+    return (ArrayType(a.dtype, (*a.shape[:-1], b.shape[-1])),)
+
+
+def _infer_mask_select(types: Sequence[ArrayType], params: Params) -> tuple[ArrayType, ...]:
+    x, mask = types
+    if mask.dtype != np.bool_ or mask.rank > x.rank or mask.rank == 0:
+        raise ShapeError(f"mask_select: mask {mask} for {x}; a bool array over the leading axes is needed here")
+    return (ArrayType(x.dtype, (params["extent"], *x.shape[mask.rank :])),)
+
+
+def _infer_cumsum(types: Sequence[ArrayType], params: Params) -> tuple[ArrayType, ...]:
+    return (ArrayType(types[0].dtype, types[0].shape),)
+
+
+def _infer_scatter(types: Sequence[ArrayType], params: Params) -> tuple[ArrayType, ...]:
+    base, indices, value = types
+    axis = params["axis"]
+    window = (*base.shape[:axis], *indices.shape, *base.shape[axis + 1 :])
+    if value.rank != len(window):
+        raise ShapeError(f"scatter: value {value} for a window of {shape_text(window)}; one shape is needed here")
+    return (ArrayType(base.dtype, base.shape),)
+
+
+def _infer_mask_update(types: Sequence[ArrayType], params: Params) -> tuple[ArrayType, ...]:
+    return (ArrayType(types[0].dtype, types[0].shape),)
+
+
+def _infer_declared(types: Sequence[ArrayType], params: Params) -> tuple[ArrayType, ...]:
+    return (ArrayType(params["dtype"], params["shape"]),)
+
+
+def _reference_scatter(base: Any, indices: Any, value: Any, *, axis: int, mode: str) -> Any:
+    out = np.array(base)
+    where = (slice(None),) * axis + (indices,)
+    if mode == "add":
+        np.add.at(out, where, value)
+    else:
+        out[where] = value
+    return out
+
+
+def _reference_mask_update(base: Any, mask: Any, value: Any) -> Any:
+    """``base[mask] = value`` with as many values as the mask has True."""
+    out = np.array(base)
+    out[mask] = value
+    return out
+
+
+def _reference_numpy(*xs: Any, function: str, static: tuple[tuple[str, Any], ...], shape: Any, dtype: Any) -> Any:
+    """A function of NumPy's main namespace by name; ``static`` are its keyword arguments."""
+    return np.asarray(getattr(np, function)(*xs, **dict(static)), dtype)
+
+
+matmul = Op("matmul", Contraction(), _infer_matmul, lambda a, b: np.matmul(a, b))
+mask_select = Op(
+    "mask_select", Library(((0, 0),)), _infer_mask_select, lambda x, mask, *, extent: np.asarray(x)[mask]
+)  # fmt: skip
+cumsum = Op("cumsum", Library(()), _infer_cumsum, lambda x, *, axis: np.cumsum(x, axis=axis, dtype=x.dtype))
+scatter = Op("scatter", Library(()), _infer_scatter, _reference_scatter)
+mask_update = Op("mask_update", Library(()), _infer_mask_update, _reference_mask_update)
+numpy_call = Op("numpy_call", Library(()), _infer_declared, _reference_numpy)
