@@ -1,0 +1,138 @@
+"""The direction of imports: tenferro → engines → lowering → tracer, and what each layer may import from outside."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+LAYERS = ("tracer", "lowering", "engines", "tenferro")  # from the bottom up
+OUTSIDE = {"tracer": {"numpy"}, "lowering": {"numpy"}, "engines": {"numpy", "llvmlite"}, "tenferro": {"numpy"}}
+LLVMLITE_FILE = "engines/cpu/toolchain.py"
+
+
+@dataclass(frozen=True)
+class Import:
+    module: str
+    line: int
+    in_function: bool
+
+
+def module_name(file: Path, root: Path = ROOT) -> str:
+    """``tracer/ops/layout.py`` → ``tenferro.tracer.ops.layout``."""
+    parts = list(file.relative_to(root).with_suffix("").parts)
+    if parts[-1] == "__init__":
+        parts.pop()
+    return ".".join(parts if parts[0] == "tenferro" else ["tenferro", *parts])
+
+
+def layer_of(module: str) -> str:
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 and parts[1] in LAYERS[:3] else "tenferro"
+
+
+def _imported(node: ast.AST, package: str) -> Iterator[str]:
+    match node:
+        case ast.Import(names=names):
+            yield from (n.name for n in names)
+        case ast.ImportFrom(module=module, names=names, level=level):
+            parents = package.split(".")
+            base = ".".join(parents[: len(parents) - level + 1]) if level else ""
+            source = ".".join(filter(None, (base, module)))
+            # Each name may itself be a module: `from tenferro import tracer`.
+            yield from (f"{source}.{n.name}" for n in names)
+        case ast.Call(
+            func=ast.Attribute(attr="import_module") | ast.Name(id="import_module" | "__import__"), args=args
+        ):
+            for arg in args[:1]:
+                # A module chosen at run time cannot be judged here, so it counts as unknown and fails.
+                yield str(arg.value) if isinstance(arg, ast.Constant) else "unknown"
+
+
+def imports(text: str, module: str, is_package: bool) -> list[Import]:
+    package = module if is_package else module.rpartition(".")[0]
+    found: list[Import] = []
+
+    def visit(node: ast.AST, in_function: bool) -> None:
+        found.extend(Import(name, node.lineno, in_function) for name in _imported(node, package))  # type: ignore[attr-defined]
+        inside = in_function or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        for child in ast.iter_child_nodes(node):
+            visit(child, inside)
+
+    visit(ast.parse(text), False)
+    return found
+
+
+def faults(text: str, module: str, is_package: bool, path: str) -> list[str]:
+    """What this file imports against the rules, as ``path:line: sentence``."""
+    layer = layer_of(module)
+    found = []
+    for item in imports(text, module, is_package):
+        top = item.module.split(".")[0]
+        where = f"{path}:{item.line}: {layer} imports {item.module}"
+        if top == "tenferro":
+            if LAYERS.index(layer_of(item.module)) > LAYERS.index(layer):
+                found.append(f"{where}, which lies above it")
+        elif top in ("tracer", "lowering", "engines"):
+            found.append(f"{where}: a second copy of tenferro.{item.module}")
+        elif top == "llvmlite":
+            if path != LLVMLITE_FILE or not item.in_function:
+                found.append(f"{where}; only a function of {LLVMLITE_FILE} may, so that it loads at the first compile")
+        elif top not in sys.stdlib_module_names and top not in OUTSIDE[layer]:
+            found.append(f"{where}; from outside it may import {sorted(OUTSIDE[layer])} alone")
+    return found
+
+
+def source_files() -> list[Path]:
+    return sorted(f for layer in LAYERS for f in (ROOT / layer).rglob("*.py"))
+
+
+def test_sources_are_found():
+    assert {layer_of(module_name(f)) for f in source_files()} == set(LAYERS)
+
+
+@pytest.mark.parametrize("file", source_files(), ids=lambda f: str(f.relative_to(ROOT)))
+def test_imports_go_down(file: Path):
+    path = file.relative_to(ROOT).as_posix()
+    assert faults(file.read_text(encoding="utf-8"), module_name(file), file.name == "__init__.py", path) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "needle"),
+    [
+        ("tracer/a.py", "from tenferro.lowering import plan", "lies above"),
+        ("tracer/a.py", "import tenferro", "lies above"),
+        ("tracer/a.py", "from tenferro import Array", "lies above"),
+        ("tracer/ops/a.py", "from ...lowering import plan", "lies above"),
+        ("tracer/a.py", "def f():\n    from tenferro.engines import engine", "lies above"),
+        ("lowering/a.py", "if TYPE_CHECKING:\n    from tenferro.engines.engine import Engine", "lies above"),
+        ("engines/a.py", "importlib.import_module('tenferro.runtime')", "lies above"),
+        ("tracer/a.py", "importlib.import_module(name)", "unknown"),
+        ("tracer/a.py", "import scipy.special", "from outside"),
+        ("tenferro/a.py", "import tracer.dims", "second copy"),
+        ("engines/cpu/toolchain.py", "import llvmlite.binding", "first compile"),
+        ("engines/cpu/emit.py", "def f():\n    import llvmlite", "first compile"),
+    ],
+)
+def test_a_wrong_import_is_found(path: str, text: str, needle: str):
+    (fault,) = faults(text, module_name(ROOT / path), False, path)
+    assert needle in fault
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("tracer/a.py", "import math\nimport numpy as np\nfrom tenferro.tracer.dims import add"),
+        ("tracer/ops/a.py", "from . import layout\nfrom ..dims import add"),
+        ("lowering/a.py", "from tenferro.tracer.program import Value\nfrom tenferro import tracer"),
+        ("engines/cpu/toolchain.py", "def f():\n    import llvmlite.binding"),
+        ("tenferro/a.py", "from tenferro.engines import engine\nfrom tenferro.runtime import prepare"),
+    ],
+)
+def test_a_right_import_passes(path: str, text: str):
+    assert faults(text, module_name(ROOT / path), False, path) == []
