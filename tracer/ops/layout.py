@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tenferro.tracer.dims import add, shape_text
+from tenferro.tracer.dims import add, product, shape_text
 from tenferro.tracer.errors import DtypeError, ShapeError
 from tenferro.tracer.op import Indexed, Op, Update, View
 from tenferro.tracer.program import ArrayType, Params
@@ -20,7 +20,14 @@ INT64 = np.dtype(np.int64)
 
 
 def _infer_reshape(types: Sequence[ArrayType], params: Params) -> tuple[ArrayType, ...]:
-    return (ArrayType(types[0].dtype, params["shape"], types[0].weak),)
+    """Counts that depend on sizes are compared by the API, which may guard."""
+    (x,) = types
+    have, want = product(x.shape), product(params["shape"])
+    if isinstance(have, int) and isinstance(want, int) and have != want:
+        raise ShapeError(
+            f"reshape: {have} elements of {shape_text(x.shape)}; {want} are needed for {shape_text(params['shape'])}"
+        )
+    return (ArrayType(x.dtype, params["shape"], x.weak),)
 
 
 def _infer_transpose(types: Sequence[ArrayType], params: Params) -> tuple[ArrayType, ...]:
@@ -64,6 +71,9 @@ def _infer_concatenate(types: Sequence[ArrayType], params: Params) -> tuple[Arra
 
 
 def _infer_iota(types: Sequence[ArrayType], params: Params) -> tuple[ArrayType, ...]:
+    rank, axis = len(params["shape"]), params["axis"]
+    if not 0 <= axis < rank:
+        raise ShapeError(f"iota: axis {axis} for rank {rank}; it must be in [0, {rank})")
     return (ArrayType(INT64, params["shape"]),)
 
 
@@ -104,7 +114,12 @@ def _reference_slice(x: Any, *, starts: Any, steps: Any, sizes: Any) -> Any:
 
 
 def _reference_pad(x: Any, fill: Any, *, low: tuple[int, ...], high: tuple[int, ...]) -> Any:
-    return np.pad(x, list(zip(low, high, strict=True)), constant_values=fill)
+    # np.pad refuses rank 0.
+    x = np.asarray(x)
+    shape = [lo + n + hi for n, lo, hi in zip(x.shape, low, high, strict=True)]
+    out = np.full(shape, fill, x.dtype)
+    out[tuple(slice(lo, lo + n) for n, lo in zip(x.shape, low, strict=True))] = x
+    return out
 
 
 def _reference_iota(*, shape: tuple[int, ...], axis: int) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tenferro.tracer.dims import shape_text
-from tenferro.tracer.errors import ShapeError
+from tenferro.tracer.errors import DtypeError, ShapeError
 from tenferro.tracer.op import Contraction, Library, Op
 from tenferro.tracer.program import ArrayType, Params
 
@@ -32,7 +32,10 @@ def _infer_mask_select(types: Sequence[ArrayType], params: Params) -> tuple[Arra
 
 
 def _infer_cumsum(types: Sequence[ArrayType], params: Params) -> tuple[ArrayType, ...]:
-    return (ArrayType(types[0].dtype, types[0].shape),)
+    x, axis = types[0], params["axis"]
+    if not 0 <= axis < x.rank:
+        raise ShapeError(f"cumsum: axis {axis} for rank {x.rank}; it must be in [0, {x.rank})")
+    return (ArrayType(x.dtype, x.shape),)
 
 
 def _infer_scatter(types: Sequence[ArrayType], params: Params) -> tuple[ArrayType, ...]:
@@ -45,10 +48,15 @@ def _infer_scatter(types: Sequence[ArrayType], params: Params) -> tuple[ArrayTyp
 
 
 def _infer_mask_update(types: Sequence[ArrayType], params: Params) -> tuple[ArrayType, ...]:
-    return (ArrayType(types[0].dtype, types[0].shape),)
+    base, mask, _ = types
+    if mask.dtype != np.bool_ or mask.rank > base.rank or mask.rank == 0:
+        raise ShapeError(f"mask_update: mask {mask} for {base}; a bool array over the leading axes is needed here")
+    return (ArrayType(base.dtype, base.shape),)
 
 
 def _infer_declared(types: Sequence[ArrayType], params: Params) -> tuple[ArrayType, ...]:
+    if params["dtype"].kind not in "biufc":
+        raise DtypeError(f"numpy_call: {params['function']} gives dtype {params['dtype'].name}; no rule for it")
     return (ArrayType(params["dtype"], params["shape"]),)
 
 

@@ -74,6 +74,8 @@ def _infer_where(types: Sequence[ArrayType], params: Params) -> tuple[ArrayType,
 
 
 def _infer_astype(types: Sequence[ArrayType], params: Params) -> tuple[ArrayType, ...]:
+    if params["dtype"].kind not in ALL:
+        raise DtypeError(f"astype: dtype {params['dtype'].name}; no rule for it")
     return (ArrayType(params["dtype"], types[0].shape),)
 
 
@@ -147,7 +149,7 @@ cos = _row("cos", np.cos, kinds=FLOATS, result="same", cost=30, scalar=lambda b,
 tanh = _row("tanh", np.tanh, kinds=FLOATS, result="same", cost=30, scalar=lambda b, x: scalar.tanh(b, x))
 sqrt = _row("sqrt", np.sqrt, kinds=FLOATS, result="same", cost=5, scalar=lambda b, x: scalar.sqrt(b, x))
 conjugate = _row(
-    "conjugate", np.conjugate, kinds=ALL, result="same", cost=1, scalar=lambda b, x: scalar.conjugate(b, x)
+    "conjugate", np.conjugate, kinds=NUMBERS, result="same", cost=1, scalar=lambda b, x: scalar.conjugate(b, x)
 )
 real = _row("real", np.real, kinds=ALL, result="real", cost=0, scalar=lambda b, x: scalar.real(b, x))
 imag = _row("imag", np.imag, kinds=ALL, result="real", cost=0, scalar=lambda b, x: scalar.imag(b, x))

@@ -7,6 +7,7 @@ The tree that fixes the order of combination is ``tenferro.lowering.tree``; thes
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -60,7 +61,7 @@ def _reference_arg(function: Callable[..., Any]) -> Callable[..., Any]:
     def reference(x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
         x = np.asarray(x)
         kept = [k for k in range(x.ndim) if k not in axes]
-        rows = x.transpose(*kept, *axes).reshape([x.shape[k] for k in kept] + [-1])
+        rows = x.transpose(*kept, *axes).reshape([x.shape[k] for k in kept] + [prod(x.shape[k] for k in axes)])
         return np.asarray(function(rows, axis=-1)).reshape(reduced_shape(x.shape, axes, keepdims))
 
     return reference

@@ -1,0 +1,64 @@
+"""The table against itself: every row has samples, and its typing rule says what its NumPy reference does."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tenferro.tracer.dims import Leaf, evaluate_shape
+from tenferro.tracer.op import Library
+from tenferro.tracer.ops import OPS
+from tenferro.tracer.program import ArrayType, Params
+from tests.samples import SAMPLES, Sample
+
+
+def reference(name: str, sample: Sample) -> tuple[np.ndarray[Any, Any], ...]:
+    """The row's NumPy result, as a tuple of arrays."""
+    with np.errstate(all="ignore"):
+        out = OPS[name].reference(*sample.operands, **sample.params)
+    return tuple(np.asarray(x) for x in out) if isinstance(out, tuple) else (np.asarray(out),)
+
+
+def test_every_row_has_samples_and_every_sample_a_row() -> None:
+    assert set(SAMPLES) == set(OPS)
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_samples_cover_empty_single_and_rank_0(name: str) -> None:
+    sizes = {x.size for sample in SAMPLES[name].samples for x in (*sample.operands, *reference(name, sample))}
+    assert {0, 1} <= sizes
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_infer_equals_reference(name: str) -> None:
+    wrong = []
+    for sample in SAMPLES[name].samples:
+        types = [ArrayType(x.dtype, x.shape) for x in sample.operands]
+        inferred = OPS[name].infer(types, Params(**sample.params))
+        found = reference(name, sample)
+        form = OPS[name].form
+        runtime = form.runtime_extents if isinstance(form, Library) else ()
+        env = {Leaf("runtime", 0, axis): found[output].shape[axis] for output, axis in runtime}
+        stated = [(t.dtype, evaluate_shape(t.shape, env)) for t in inferred]
+        if stated != [(x.dtype, x.shape) for x in found]:
+            wrong.append(f"{sample}: inferred {stated}, NumPy gives {[(x.dtype, x.shape) for x in found]}")
+    assert not wrong, "\n".join(wrong[:10])
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_bad_call_raises_its_text(name: str) -> None:
+    bad = SAMPLES[name].bad
+    with pytest.raises(bad.error, match="^" + re.escape(bad.text)):
+        OPS[name].infer(bad.types, Params(**bad.params))
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_sized_calls_exist_at_their_minimum(name: str) -> None:
+    sized = SAMPLES[name].sized
+    n = sized.minimum
+    shapes = sized.shapes(n, n)
+    assert len(shapes) == len(sized.dtypes) or name not in ("where", "take", "scatter", "mask_update", "mask_select")
+    assert all(isinstance(extent, int) and extent >= 0 for shape in shapes for extent in shape)
