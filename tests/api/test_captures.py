@@ -1,0 +1,141 @@
+"""What functions read from outside: numbers are guarded, arrays are found where they stand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tenferro.tracer.captures import captures, check_generators, snapshot
+from tenferro.tracer.errors import TraceError
+
+RATE = 0.5
+WEIGHTS = {"w": np.ones(3)}
+
+
+def uses_globals(x):
+    return x * RATE * WEIGHTS["w"]
+
+
+def taken(function, arrays=(), receiver=None):
+    return captures(function, receiver, snapshot(function, receiver), arrays)
+
+
+def test_global_scalar_is_a_guard(monkeypatch):
+    c = taken(uses_globals)
+    assert c.read(None) == []
+    assert "RATE == 0.5" in [g.text for g in c.guards]
+    monkeypatch.setitem(uses_globals.__globals__, "RATE", 0.25)
+    assert c.read(None) is None
+    assert c.failing(None).text == "RATE == 0.5"
+
+
+def test_array_is_read_where_it_stands(monkeypatch):
+    c = taken(uses_globals, [WEIGHTS["w"]])
+    assert c.sources[0].text == "WEIGHTS['w']"
+    new = np.zeros(3)
+    monkeypatch.setitem(WEIGHTS, "w", new)
+    assert c.read(None)[0] is new
+
+
+def test_closure_cell():
+    scale, array = 2.0, np.ones(2)
+
+    def f(x):
+        return x * scale + array
+
+    c = taken(f, [array])
+    assert c.read(None)[0] is array
+    scale = -0.0
+    assert c.read(None) is None
+
+
+def test_zero_and_negative_zero_differ():
+    scale = 0.0
+
+    def f(x):
+        return x * scale
+
+    c = taken(f)
+    scale = -0.0
+    assert c.read(None) is None
+
+
+def test_own_counters_are_no_guards():
+    calls = 0
+
+    def f(x):
+        nonlocal calls
+        calls += 1
+        return x
+
+    c = taken(f)
+    f(1)
+    assert c.read(None) == []
+
+
+def test_lists_that_the_trace_appends_to_are_no_guards():
+    log = []
+
+    def f(x):
+        log.append(x)
+        return x
+
+    before = snapshot(f)
+    f(1)
+    c = captures(f, None, before, [])
+    f(2)
+    assert c.read(None) == []
+
+
+def test_list_that_grows_later_is_guarded():
+    layers = [np.ones(2), np.ones(2)]
+
+    def f(x):
+        return sum(layers, x)
+
+    c = taken(f, layers)
+    assert len(c.read(None)) == 2
+    layers.append(np.ones(2))
+    assert c.read(None) is None
+
+
+class Model:
+    def __init__(self, rate):
+        self.rate = rate
+        self.w = np.full(2, rate)
+
+    def step(self, x):
+        return x * self.rate + self.w
+
+
+def test_self():
+    a, b = Model(1.0), Model(1.0)
+    c = taken(Model.step, [a.w], a)
+    assert c.read(a)[0] is a.w and c.read(b)[0] is b.w
+    b.rate = 2.0
+    assert c.read(b) is None and c.read(a) is not None
+
+
+def test_generator_that_moved():
+    generator = np.random.default_rng(0)
+
+    def f(x):
+        return x + generator.random()
+
+    before = snapshot(f)
+    f(1)
+    with pytest.raises(TraceError, match="generator generator drew random numbers"):
+        check_generators(before, "f")
+
+
+def test_view_of_a_captured_array_watches_its_base():
+    array = np.arange(4.0)
+
+    def f(x):
+        return x + array
+
+    view = array[1:]
+    c = taken(f, [view])
+    assert c.read(None)[0] is view
+    array = np.zeros(4)
+    assert c.read(None) is None

@@ -1,0 +1,98 @@
+"""Pytrees: containers open and close without loss."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, defaultdict, namedtuple
+from dataclasses import dataclass, field
+
+import pytest
+
+from tenferro.tracer import tree
+
+Point = namedtuple("Point", "x y")
+
+
+@dataclass
+class Layer:
+    weight: object
+    bias: object
+    name: str = field(default="layer", metadata={"static": True})
+
+
+class Pair:
+    def __init__(self, a, b):
+        self.a, self.b = a, b
+
+
+tree.register_pytree_node(Pair, lambda p: ((p.a, p.b), None), lambda _, children: Pair(*children))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        1,
+        (),
+        (1, (2, [3])),
+        {"b": 1, "a": [2, None]},
+        OrderedDict([("z", 1), ("a", 2)]),
+        Point(1, {"k": 2}),
+        Layer(1, [2, 3], "first"),
+        None,
+    ],
+)
+def test_round_trip(value):
+    leaves, definition = tree.flatten(value)
+    assert definition.num_leaves == len(leaves)
+    assert tree.unflatten(definition, leaves) == value
+    assert hash(definition) == hash(tree.structure(value))
+    assert definition == tree.structure(value)
+
+
+def test_dict_order_is_kept():
+    leaves, definition = tree.flatten({"b": 1, "a": 2})
+    assert leaves == [1, 2]
+    assert list(definition.unflatten([10, 20])) == ["b", "a"]
+    assert definition != tree.structure({"a": 1, "b": 2})
+
+
+def test_defaultdict_keeps_its_factory():
+    leaves, definition = tree.flatten(defaultdict(list, a=1))
+    back = definition.unflatten(leaves)
+    assert back["missing"] == [] and back["a"] == 1
+
+
+def test_registered_class():
+    doubled = tree.map(lambda x: 2 * x, Pair(1, [2, 3]))
+    assert isinstance(doubled, Pair) and (doubled.a, doubled.b) == (2, [4, 6])
+    with pytest.raises(ValueError, match="registered already"):
+        tree.register_pytree_node(Pair, lambda p: ((), None), lambda *_: None)
+
+
+def test_static_fields_belong_to_the_structure():
+    assert tree.leaves(Layer(1, 2, "a")) == [1, 2]
+    assert tree.structure(Layer(1, 2, "a")) != tree.structure(Layer(1, 2, "b"))
+
+
+def test_paths():
+    value = {"w": [1, Point(2, 3)], "layer": Layer(4, 5)}
+    assert tree.paths(tree.structure(value)) == ["['w'][0]", "['w'][1].x", "['w'][1].y", "['layer'].weight", "['layer'].bias"]
+
+
+def test_map_over_several_trees():
+    assert tree.map(lambda a, b: a + b, {"x": 1}, {"x": 10}) == {"x": 11}
+    with pytest.raises(ValueError, match="structure"):
+        tree.map(lambda a, b: a, [1, 2], [1])
+
+
+def test_is_leaf_stops_the_opening():
+    assert tree.leaves([(1, 2), (3, 4)], is_leaf=lambda x: isinstance(x, tuple)) == [(1, 2), (3, 4)]
+
+
+def test_unflatten_needs_the_right_number():
+    with pytest.raises(ValueError, match="1 leaves"):
+        tree.unflatten(tree.structure([1, 2]), [1])
+
+
+def test_reduce_and_all():
+    assert tree.reduce(lambda a, b: a + b, [1, (2, 3)]) == 6
+    assert tree.all([True, {"a": 1}]) and not tree.all([True, 0])

@@ -1,0 +1,308 @@
+"""Arguments of a call in, sorted leaves and a lookup key out.
+
+A call is brought into canonical form (keywords that name positional parameters move into place), static arguments are
+taken out by value, the rest is flattened as pytrees, and every leaf becomes an array, a traced int or a static value.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from tenferro.tracer import tree
+from tenferro.tracer.errors import DtypeError, TraceError
+from tenferro.tracer.lines import at, user_line
+
+AnyArray: TypeAlias = np.ndarray[Any, Any]
+LeafSort = Literal["array", "int", "static"]
+Argnums: TypeAlias = int | Sequence[int]
+Argnames: TypeAlias = str | Sequence[str]
+
+SUPPORTED = frozenset(
+    np.dtype(t)
+    for t in (
+        *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+        *("float16", "float32", "float64", "complex64", "complex128"),
+    )
+)
+SUPPORTED_TEXT = "bool, int8 to int64, uint8 to uint64, float16, float32, float64, complex64 or complex128"
+
+FLOAT64, COMPLEX128 = np.dtype(np.float64), np.dtype(np.complex128)
+_INT64 = np.iinfo(np.int64)
+
+# Classes that hold an ndarray (tn.Array), with the function that gives it.
+_wrappers: dict[type, Callable[[Any], AnyArray]] = {}
+
+
+def register_wrapper(cls: type, unwrap: Callable[[Any], AnyArray]) -> None:
+    """Make ``cls`` an array class of its own: its instances are array leaves."""
+    _wrappers[cls] = unwrap
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentLeaf:
+    """A leaf as the program sees it. ``value``: the ndarray (rank 0 for a float or complex), the int, or the static
+    value. ``key`` is what it adds to the lookup key; ``original`` is the object that the caller passed."""
+
+    sort: LeafSort
+    value: Any
+    key: Hashable
+    name: str
+    original: Any
+    weak: bool = False
+    wrapped: bool = False
+    donated: bool = False
+
+
+def static_key(value: Any) -> Hashable:
+    """Equal exactly when the values are interchangeable: 1, 1.0 and True differ, and so do 0.0 and −0.0."""
+    if isinstance(value, tuple | list):
+        return (type(value), tuple(static_key(v) for v in value))
+    if isinstance(value, slice):
+        return (slice, static_key((value.start, value.stop, value.step)))
+    if isinstance(value, float | complex):
+        return (type(value), repr(value))
+    hash(value)
+    return (type(value), value)
+
+
+def _is_static(value: Any) -> bool:
+    if isinstance(value, bool | str | bytes | Enum | np.dtype | slice | range | type) or value is Ellipsis:
+        return True
+    return callable(value) and not hasattr(value, "__array__")
+
+
+def as_native(array: AnyArray, name: str, function: str) -> AnyArray:
+    """The same numbers as an exact ndarray in native byte order and aligned; a copy only where it has to be.
+
+    DtypeError for strings, objects, longdouble, dates and structured dtypes."""
+    dtype = array.dtype
+    if dtype not in SUPPORTED:
+        native = dtype.newbyteorder("=")
+        if native not in SUPPORTED:
+            raise DtypeError(
+                f"{function}: argument {name} has dtype {dtype}; {SUPPORTED_TEXT} is needed{at(user_line())}"
+            )
+        return array.astype(native)
+    if not array.flags.aligned:
+        return array.copy()
+    return array if type(array) is np.ndarray else array.view(np.ndarray)
+
+
+def classify(value: Any, name: str, function: str, donated: bool = False) -> ArgumentLeaf:
+    """Sort one leaf. DtypeError names the class and the argument of one that is neither array nor number."""
+    cls = type(value)
+    if cls in _wrappers:
+        inner = as_native(_wrappers[cls](value), name, function)
+        return ArgumentLeaf("array", inner, (inner.dtype, inner.ndim), name, value, wrapped=True, donated=donated)
+    if cls is np.ndarray or cls is np.memmap:
+        array = as_native(value, name, function)
+        return ArgumentLeaf("array", array, (array.dtype, array.ndim), name, value, donated=donated)
+    if isinstance(value, np.ndarray):
+        raise DtypeError(
+            f"{function}: argument {name} is a {cls.__module__}.{cls.__qualname__}, a subclass of ndarray; "
+            f"numpy.ndarray is needed, np.asarray({name}) makes one{at(user_line())}"
+        )
+    if isinstance(value, np.generic):
+        array = as_native(np.asarray(value), name, function)
+        return ArgumentLeaf("array", array, (array.dtype, 0), name, value, donated=donated)
+    if _is_static(value):
+        return ArgumentLeaf("static", value, _checked_static(value, name, function), name, value)
+    if isinstance(value, int):
+        return ArgumentLeaf("int", _checked_int(value, name, function), int, name, value)
+    if isinstance(value, float):
+        return ArgumentLeaf("array", np.array(value, FLOAT64), float, name, value, weak=True)
+    if isinstance(value, complex):
+        return ArgumentLeaf("array", np.array(value, COMPLEX128), complex, name, value, weak=True)
+    raise DtypeError(
+        f"{function}: argument {name} is a {cls.__module__}.{cls.__qualname__}; an array, a number, a pytree of them "
+        f"or a static value is needed (np.asarray, tn.tree.register_pytree_node, static_argnames){at(user_line())}"
+    )
+
+
+def _checked_int(value: int, name: str, function: str) -> int:
+    if not _INT64.min <= value <= _INT64.max:
+        raise OverflowError(
+            f"{function}: argument {name} is {value}; an int between -2**63 and 2**63 - 1 is needed{at(user_line())}"
+        )
+    return int(value)
+
+
+def _checked_static(value: Any, name: str, function: str) -> Hashable:
+    try:
+        return static_key(value)
+    except TypeError:
+        raise TraceError(
+            f"{function}: static argument {name} is {_short(value)}, which cannot be hashed; "
+            f"a hashable value such as a tuple is needed{at(user_line())}"
+        ) from None
+
+
+def _short(value: Any) -> str:
+    text = f"a {type(value).__name__} {value!r}"
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+Rebuild: TypeAlias = Callable[[Sequence[Any]], tuple[tuple[Any, ...], dict[str, Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class BoundCall:
+    """``key``: (structure, leaf keys, static values). ``dynamic``: the leaves that become program inputs, in order.
+    ``rebuild(values)`` puts values for them back into (args, kwargs). ``receiver``: ``self`` of a method, or None."""
+
+    key: Hashable
+    dynamic: tuple[ArgumentLeaf, ...]
+    rebuild: Rebuild
+    receiver: Any
+
+    @property
+    def wrapped(self) -> bool:
+        return any(leaf.wrapped for leaf in self.dynamic)
+
+
+class _Hole:
+    """Stands in the tree where a static argument or ``self`` was taken out; a container without children."""
+
+
+HOLE = _Hole()
+tree.register_pytree_node(_Hole, lambda _: ((), None), lambda *_: HOLE)
+
+
+def _as_tuple(value: Any) -> tuple[Any, ...]:
+    return (value,) if isinstance(value, int | str) else tuple(value)
+
+
+class Binder:
+    """Binds calls of one function. ``static_argnums``, ``static_argnames`` and ``donate_argnums`` as JAX's.
+
+    ValueError where a name or number does not exist, or an argument is both static and donated."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        static_argnums: Argnums = (),
+        static_argnames: Argnames = (),
+        donate_argnums: Argnums = (),
+    ) -> None:
+        self.name = getattr(function, "__qualname__", repr(function)).rpartition("<locals>.")[2]
+        try:
+            self.signature: inspect.Signature | None = inspect.signature(function)
+        except (TypeError, ValueError):
+            self.signature = None
+        parameters = list(self.signature.parameters.values()) if self.signature else []
+        self._positional = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        self._by_name = {p.name: k for k, p in enumerate(parameters) if p.kind is p.POSITIONAL_OR_KEYWORD}
+        self._variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters) or self.signature is None
+        self._keywords = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+        self._open_keywords = any(p.kind is p.VAR_KEYWORD for p in parameters) or self.signature is None
+        self.static_names = self._checked_names("static_argnames", _as_tuple(static_argnames))
+        self.static_nums = self._checked_nums("static_argnums", _as_tuple(static_argnums))
+        self.static_nums |= {self._by_name[n] for n in self.static_names if n in self._by_name}
+        self.static_names |= {self._positional[n] for n in self.static_nums if n < len(self._positional)}
+        self.donated_nums = self._checked_nums("donate_argnums", _as_tuple(donate_argnums))
+        both = self.static_nums & self.donated_nums
+        if both:
+            raise ValueError(f"jit: argument {min(both)} of {self.name} is both static and donated; choose one")
+
+    def _checked_names(self, setting: str, names: Iterable[str]) -> set[str]:
+        found = set(names)
+        for name in found:
+            if name not in self._keywords and not self._open_keywords:
+                raise ValueError(f"jit: {setting} names {name!r}; {self.name} has {sorted(self._keywords)}")
+        return found
+
+    def _checked_nums(self, setting: str, nums: Iterable[int]) -> set[int]:
+        count = len(self._positional)
+        found = {n + count if n < 0 else n for n in nums}
+        for n in found:
+            if n < 0 or (n >= count and not self._variadic):
+                raise ValueError(f"jit: {setting} has {n}; {self.name} has {count} positional parameters")
+        return found
+
+    def _argument_name(self, position: int) -> str:
+        return self._positional[position] if position < len(self._positional) else f"args[{position}]"
+
+    def canonical(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:  # fmt: skip
+        """Keywords that continue the positional arguments move into place; the others keep the signature's order.
+
+        TypeError, as Python's own, where the arguments do not fit the signature."""
+        if self.signature is None or (not kwargs and len(args) == len(self._positional)):
+            return args, kwargs
+        bound = self.signature.bind(*args, **kwargs)  # raises where the call is wrong
+        if not kwargs:
+            return args, kwargs
+        rest = dict(kwargs)
+        moved = list(args)
+        while len(moved) < len(self._positional) and self._positional[len(moved)] in rest:
+            moved.append(rest.pop(self._positional[len(moved)]))
+        order = {name: k for k, name in enumerate(bound.signature.parameters)}
+        last = len(order)
+        return tuple(moved), dict(sorted(rest.items(), key=lambda item: order.get(item[0], last)))
+
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any], receiver: Any = None) -> BoundCall:
+        """Sort every argument of a call. ``receiver`` is ``args[0]`` of a method whose object is no pytree: it stays
+        as it is, keyed by its class (its arrays and numbers are captures)."""
+        args, kwargs = self.canonical(args, kwargs)
+        statics: dict[int | str, Any] = {}
+        keys: list[Hashable] = []
+        places: list[int | str] = [*range(len(args)), *kwargs]
+        kept: dict[int | str, Any] = dict(zip(places, (*args, *kwargs.values()), strict=True))
+        for place in places:
+            if receiver is not None and place == 0:
+                statics[place], kept[place] = receiver, HOLE
+                keys.append(("self", type(receiver)))
+            elif place in self.static_nums or place in self.static_names:
+                value = kept[place]
+                statics[place], kept[place] = value, HOLE
+                name = self._argument_name(place) if isinstance(place, int) else place
+                keys.append((place, _checked_static(value, name, self.name)))
+        leaves, structure = self._leaves(kept)
+        dynamic = tuple(leaf for leaf in leaves if leaf.sort != "static")
+        key = (tuple(kept), structure, tuple(leaf.key for leaf in leaves), tuple(keys))
+        return BoundCall(key, dynamic, _rebuilder(places, statics, leaves, structure), receiver)
+
+    def _leaves(self, kept: dict[int | str, Any]) -> tuple[list[ArgumentLeaf], tuple[tree.TreeDef, ...]]:
+        leaves: list[ArgumentLeaf] = []
+        structures = []
+        for place, argument in kept.items():
+            name = self._argument_name(place) if isinstance(place, int) else place
+            values, structure = tree.flatten(argument)
+            donated = place in self.donated_nums
+            for value, path in zip(values, tree.paths(structure), strict=True):
+                leaves.append(classify(value, name + path, self.name, donated))
+            structures.append(structure)
+        return leaves, tuple(structures)
+
+
+def _rebuilder(
+    places: Sequence[int | str],
+    statics: dict[int | str, Any],
+    leaves: Sequence[ArgumentLeaf],
+    structures: Sequence[tree.TreeDef],
+) -> Rebuild:
+    # Only static values are kept: a program must not keep the arrays of its first call alive.
+    fixed = [(leaf.sort == "static", leaf.value if leaf.sort == "static" else None) for leaf in leaves]
+
+    def rebuild(values: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        dynamic = iter(values)
+        filled = iter([value if is_static else next(dynamic) for is_static, value in fixed])
+        args: list[Any] = []
+        kwargs: dict[str, Any] = {}
+        for place, structure in zip(places, structures, strict=True):
+            taken = [next(filled) for _ in range(structure.num_leaves)]
+            argument = statics[place] if place in statics else structure.unflatten(taken)
+            if isinstance(place, int):
+                args.append(argument)
+            else:
+                kwargs[place] = argument
+        return tuple(args), kwargs
+
+    return rebuild

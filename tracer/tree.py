@@ -1,0 +1,254 @@
+"""Pytrees: nested containers in, a flat list of leaves and a hashable ``TreeDef`` out, and back.
+
+Containers are tuples, lists, dicts (insertion order is kept), namedtuples, dataclasses, None (which holds nothing) and
+the classes that were registered; everything else is a leaf. The names are those that JAX's users know.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce as _reduce
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+Flatten = Callable[[Any], tuple[Iterable[Any], Hashable]]
+Unflatten = Callable[[Any, Sequence[Any]], Any]
+IsLeaf = Callable[[Any], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """How one class opens and closes. ``entry(metadata, k)`` is the text that reaches child k, such as ``['w']``."""
+
+    flatten: Flatten
+    unflatten: Unflatten
+    entry: Callable[[Any, int], str]
+
+
+@dataclass(frozen=True, slots=True)
+class TreeDef:
+    """The structure of a pytree without its leaves; equal and hashable by content. ``node`` None is a leaf."""
+
+    node: type | None
+    metadata: Hashable
+    children: tuple[TreeDef, ...]
+
+    @property
+    def num_leaves(self) -> int:
+        return 1 if self.node is None else sum(c.num_leaves for c in self.children)
+
+    def unflatten(self, leaves: Iterable[Any]) -> Any:
+        """Rebuild the pytree with these leaves. ValueError unless there are exactly ``num_leaves`` of them."""
+        return unflatten(self, leaves)
+
+    def __str__(self) -> str:
+        if self.node is None:
+            return "*"
+        if self.node is type(None):
+            return "None"
+        inner = ", ".join(str(c) for c in self.children)
+        return f"{self.node.__name__}({inner})"
+
+
+LEAF = TreeDef(None, None, ())
+NONE = TreeDef(type(None), None, ())
+
+_containers: dict[type, Container] = {}
+# Dataclasses and namedtuples found on the way; kept apart so that a later registration wins.
+_found: dict[type, Container | None] = {}
+
+
+def _item_entry(metadata: Any, k: int) -> str:
+    return f"[{k}]"
+
+
+def _key_entry(metadata: Any, k: int) -> str:
+    return f"[{metadata[1][k]!r}]"
+
+
+@dataclass(frozen=True, slots=True)
+class _Factory:
+    """A defaultdict's factory, by identity."""
+
+    make: Callable[[], Any] | None
+
+
+def _flatten_defaultdict(tree: defaultdict[Any, Any]) -> tuple[Iterable[Any], Hashable]:
+    return tree.values(), (_Factory(tree.default_factory), tuple(tree))
+
+
+def _unflatten_defaultdict(metadata: tuple[_Factory, tuple[Any, ...]], children: Sequence[Any]) -> Any:
+    return defaultdict(metadata[0].make, zip(metadata[1], children, strict=True))
+
+
+def _flatten_dict(tree: dict[Any, Any]) -> tuple[Iterable[Any], Hashable]:
+    return tree.values(), (None, *tree)
+
+
+def _register_builtin() -> None:
+    items: Flatten = lambda tree: (tree, None)  # noqa: E731
+    _containers[tuple] = Container(items, lambda _, children: tuple(children), _item_entry)
+    _containers[list] = Container(items, lambda _, children: list(children), _item_entry)
+    for kind in (dict, OrderedDict):
+        _containers[kind] = Container(
+            _flatten_dict,
+            lambda keys, children, kind=kind: kind(zip(keys[1:], children, strict=True)),
+            lambda keys, k: f"[{keys[k + 1]!r}]",
+        )
+    _containers[defaultdict] = Container(_flatten_defaultdict, _unflatten_defaultdict, _key_entry)
+
+
+_register_builtin()
+
+
+def register_pytree_node(nodetype: type, flatten_func: Flatten, unflatten_func: Unflatten) -> None:
+    """Make a class a container: ``flatten_func(x) -> (children, metadata)``, ``unflatten_func(metadata, children)``.
+
+    The metadata must be hashable and comparable. ValueError if the class is registered already.
+    """
+    if nodetype in _containers:
+        raise ValueError(f"register_pytree_node: class {nodetype.__name__} is registered already; register it once")
+    _containers[nodetype] = Container(flatten_func, unflatten_func, lambda _, k: f"<{k}>")
+    _found.pop(nodetype, None)
+
+
+def register_pytree_node_class(cls: type[T]) -> type[T]:
+    """Class decorator: the class has ``tree_flatten(self)`` and a classmethod ``tree_unflatten(metadata, children)``."""
+    register_pytree_node(cls, lambda x: x.tree_flatten(), cls.tree_unflatten)  # type: ignore[attr-defined]
+    return cls
+
+
+def is_registered(cls: type) -> bool:
+    """Whether the class is a built-in container or was registered (dataclasses and namedtuples need not be)."""
+    return cls in _containers
+
+
+def _dataclass_container(cls: type) -> Container:
+    """Fields are children; those declared with ``metadata={"static": True}`` belong to the structure."""
+    fields = dataclasses.fields(cls)  # type: ignore[arg-type]
+    static = tuple(f.name for f in fields if f.metadata.get("static"))
+    names = tuple(f.name for f in fields if not f.metadata.get("static"))
+
+    def flatten_fields(x: Any) -> tuple[Iterable[Any], Hashable]:
+        return [getattr(x, n) for n in names], tuple(getattr(x, n) for n in static)
+
+    def unflatten_fields(values: Any, children: Sequence[Any]) -> Any:
+        # Not through the constructor: __post_init__ may convert or check, which the first construction has done.
+        x = object.__new__(cls)
+        for name, value in (*zip(names, children, strict=True), *zip(static, values, strict=True)):
+            object.__setattr__(x, name, value)
+        return x
+
+    return Container(flatten_fields, unflatten_fields, lambda _, k: f".{names[k]}")
+
+
+def _find(cls: type) -> Container | None:
+    if issubclass(cls, tuple) and hasattr(cls, "_fields"):
+        names = cls._fields
+        return Container(lambda x: (x, None), lambda _, children: cls(*children), lambda _, k: f".{names[k]}")
+    if dataclasses.is_dataclass(cls) and not cls.__module__.startswith("tenferro."):
+        return _dataclass_container(cls)
+    return None
+
+
+def container(cls: type) -> Container | None:
+    """How the class opens, None for a leaf's class."""
+    known = _containers.get(cls)
+    if known is not None:
+        return known
+    if cls not in _found:
+        _found[cls] = _find(cls)
+    return _found[cls]
+
+
+def _open(tree: Any, leaves: list[Any], is_leaf: IsLeaf | None) -> TreeDef:
+    if is_leaf is not None and is_leaf(tree):
+        leaves.append(tree)
+        return LEAF
+    if tree is None:
+        return NONE
+    node = container(type(tree))
+    if node is None:
+        leaves.append(tree)
+        return LEAF
+    children, metadata = node.flatten(tree)
+    return TreeDef(type(tree), metadata, tuple(_open(c, leaves, is_leaf) for c in children))
+
+
+def flatten(tree: Any, is_leaf: IsLeaf | None = None) -> tuple[list[Any], TreeDef]:
+    """The leaves in order, and the structure."""
+    leaves: list[Any] = []
+    definition = _open(tree, leaves, is_leaf)
+    return leaves, definition
+
+
+def _close(definition: TreeDef, leaves: Iterator[Any]) -> Any:
+    if definition.node is None:
+        return next(leaves)
+    if definition.node is type(None):
+        return None
+    node = container(definition.node)
+    assert node is not None
+    return node.unflatten(definition.metadata, [_close(c, leaves) for c in definition.children])
+
+
+def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:
+    """The pytree of this structure with these leaves. ValueError unless their number fits."""
+    values = list(leaves)
+    if len(values) != treedef.num_leaves:
+        raise ValueError(f"unflatten: {len(values)} leaves; the structure {treedef} has {treedef.num_leaves}")
+    return _close(treedef, iter(values))
+
+
+def paths(treedef: TreeDef) -> list[str]:
+    """For each leaf the text that reaches it from the root, such as ``['w'][0].bias``."""
+    if treedef.node is None:
+        return [""]
+    if not treedef.children:
+        return []
+    node = container(treedef.node)
+    assert node is not None
+    return [
+        node.entry(treedef.metadata, k) + rest
+        for k, child in enumerate(treedef.children)
+        for rest in paths(child)
+    ]  # fmt: skip
+
+
+def leaves(tree: Any, is_leaf: IsLeaf | None = None) -> list[Any]:
+    """The leaves in order."""
+    return flatten(tree, is_leaf)[0]
+
+
+def structure(tree: Any, is_leaf: IsLeaf | None = None) -> TreeDef:
+    """The structure alone."""
+    return flatten(tree, is_leaf)[1]
+
+
+def map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf | None = None) -> Any:
+    """Apply ``f`` leaf by leaf; further trees must have the structure of the first. ValueError if one has not."""
+    first, definition = flatten(tree, is_leaf)
+    columns = [first]
+    for k, other in enumerate(rest):
+        values, found = flatten(other, is_leaf)
+        if found != definition:
+            raise ValueError(f"tree.map: tree {k + 1} has structure {found}; tree 0 has {definition}, one is needed")
+        columns.append(values)
+    return unflatten(definition, [f(*xs) for xs in zip(*columns, strict=True)])
+
+
+def reduce(f: Callable[[Any, Any], Any], tree: Any, initializer: Any = None) -> Any:
+    """Combine the leaves from the left."""
+    values = leaves(tree)
+    return _reduce(f, values) if initializer is None else _reduce(f, values, initializer)
+
+
+def all(tree: Any) -> bool:
+    """Whether every leaf is true."""
+    for leaf in leaves(tree):
+        if not leaf:
+            return False
+    return True
