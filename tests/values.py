@@ -82,3 +82,23 @@ def pairs(values: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarra
     """Every value against every other: two arrays of the same length."""
     n = len(values)
     return np.repeat(values, n), np.tile(values, n)
+
+
+def laid_out(values: np.ndarray[Any, Any], order: str) -> np.ndarray[Any, Any]:
+    """The same values in memory ordered as C, F, every second element, backwards, or one element past an alignment."""
+    shape, dtype = values.shape, values.dtype
+    match order if values.ndim else "C":
+        case "C":
+            return np.array(values, order="C")
+        case "F":
+            return np.array(values, order="F")
+        case "strided":
+            out = np.zeros(tuple(2 * n for n in shape), dtype)[tuple(slice(None, None, 2) for _ in shape)]
+        case "reversed":
+            out = np.zeros(shape, dtype)[tuple(slice(None, None, -1) for _ in shape)]
+        case "offset":
+            out = np.zeros(values.size + 1, dtype)[1:].reshape(shape)
+        case _:
+            raise ValueError(f"no memory order {order!r}")
+    out[...] = values
+    return out
