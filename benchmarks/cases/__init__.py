@@ -1,0 +1,10 @@
+"""The registry: every case by name, in the order in which they run."""
+
+from __future__ import annotations
+
+from benchmarks.case import Case
+from benchmarks.cases import layout, pointwise, processes, reductions
+
+CASES: dict[str, Case] = {
+    case.name: case for family in (pointwise, reductions, layout, processes) for case in family.CASES
+}

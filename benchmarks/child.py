@@ -1,0 +1,244 @@
+"""One measurement in a fresh process: ``python -m benchmarks.child KIND --peer P …`` prints one line of JSON.
+
+``compile``: the first call of a function of N operations minus a warm call; ``sizes``: softmax at N sizes, in all;
+``import``: the import after NumPy's; ``memory``: the peak of resident memory in three calls above what was resident.
+Before ``compile`` and ``sizes`` a trivial function is compiled, so that loading the compiler and starting the library
+count as ``startup``, for every peer alike.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import time
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+
+Jit: TypeAlias = Callable[[str, dict[str, Any]], Callable[..., Any]]
+
+TRANSCENDENTAL = ("tanh", "sin", "exp", "cos")
+ELEMENTS = 4096
+
+
+def chain_lines(operations: int) -> list[str]:
+    """Assignments to ``v``, a third of them transcendental, of values that stay below 3 in magnitude. One a line: a
+    loop that traces them all from one line would be warned about."""
+    lines = []
+    for k in range(operations):
+        step = (f"{{xp}}.{TRANSCENDENTAL[k // 3 % 4]}(v)", "v * half", "v + x")[k % 3]
+        lines.append(f"v = {step}")
+    return lines
+
+
+def chain_source(operations: int) -> str:
+    body = "".join(f"    {line.format(xp='xp')}\n" for line in chain_lines(operations))
+    return f"def chain(x):\n    half = 0.5\n    v = x\n{body}    return v\n"
+
+
+def chain_loop_source(operations: int) -> str:
+    """The same for numba: in one loop."""
+    body = "".join(f"        {line.format(xp='xp').replace('+ x', '+ x[i]')}\n" for line in chain_lines(operations))
+    return (
+        "def chain(x):\n    half = x.dtype.type(0.5)\n    out = xp.empty_like(x)\n"
+        f"    for i in range(x.size):\n        v = x[i]\n{body}        out[i] = v\n    return out\n"
+    )
+
+
+SOFTMAX = """
+def softmax(x):
+    e = xp.exp(x - {max})
+    return e / {sum}
+"""
+SOFTMAX_LOOP = """
+def softmax(x):
+    out = xp.empty_like(x)
+    for i in range(x.shape[0]):
+        m = x[i].max()
+        total = x.dtype.type(0)
+        for j in range(x.shape[1]):
+            e = xp.exp(x[i, j] - m)
+            out[i, j] = e
+            total += e
+        for j in range(x.shape[1]):
+            out[i, j] /= total
+    return out
+"""
+
+
+def define(source: str, name: str, namespace: Any, file: str = "<benchmark>") -> Callable[..., Any]:
+    scope: dict[str, Any] = {"xp": namespace}
+    exec(compile(source, file, "exec"), scope)  # noqa: S102 (text made above)
+    function: Callable[..., Any] = scope[name]
+    return function
+
+
+def softmax_source(peer: str) -> str:
+    if peer == "numba":
+        return SOFTMAX_LOOP
+    if peer == "torch":
+        return SOFTMAX.format(max="x.amax(-1, keepdim=True)", sum="e.sum(-1, keepdim=True)")
+    return SOFTMAX.format(max="x.max(axis=-1, keepdims=True)", sum="e.sum(axis=-1, keepdims=True)")
+
+
+class Compiler:
+    """One library's jit: functions from source, arrays in its form, compile counts."""
+
+    def __init__(self, peer: str, threads: int) -> None:
+        self.peer = peer
+        self.compiled: Any = None
+        match peer:
+            case "tenferro":
+                import tenferro as tn
+
+                tn.threads(threads).__enter__()
+                self.namespace, self.jit = np, tn.jit
+            case "jax":
+                import jax
+
+                jax.config.update("jax_enable_x64", True)
+                jax.config.update("jax_platforms", "cpu")
+                self.namespace, self.jit = jax.numpy, jax.jit
+            case "numba":
+                import numba
+
+                self.namespace, self.jit = np, numba.njit
+            case "torch":
+                import torch
+
+                torch.set_num_threads(threads)
+                self.namespace, self.jit = torch, torch.compile
+            case "numpy":
+                self.namespace, self.jit = np, lambda f: f
+            case _:
+                raise ValueError(f"benchmarks.child: peer {peer!r} compiles no functions")
+
+    def function(self, source: str, name: str) -> Callable[..., Any]:
+        self.compiled = self.jit(define(source, name, self.namespace))
+        return self.compiled  # type: ignore[no-any-return]
+
+    def array(self, x: np.ndarray[Any, Any]) -> Any:
+        if self.peer == "jax":
+            return importlib.import_module("jax").device_put(x)
+        if self.peer == "torch":
+            return importlib.import_module("torch").from_numpy(x)
+        return x
+
+    def finish(self, result: Any) -> np.ndarray[Any, Any]:
+        return np.asarray(result.block_until_ready() if self.peer == "jax" else result)
+
+    def compiles(self) -> int | None:
+        match self.peer:
+            case "tenferro":
+                return int(self.compiled.cache_info().compiles)
+            case "jax":
+                return int(self.compiled._cache_size())
+            case "numba":
+                return len(self.compiled.signatures)
+            case _:
+                return None
+
+
+def start(peer: str, threads: int, dtype: Any) -> tuple[Compiler, float]:
+    begin = time.perf_counter()
+    compiler = Compiler(peer, threads)
+    trivial = compiler.function("def trivial(x):\n    return x + x\n", "trivial")
+    compiler.finish(trivial(compiler.array(np.ones(8, dtype))))
+    return compiler, time.perf_counter() - begin
+
+
+def relative_error(found: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> float:
+    return float(np.max(np.abs(found - expected)) / np.max(np.abs(expected)) / np.finfo(found.dtype).eps)
+
+
+def measure_compile(peer: str, count: int, dtype: Any, threads: int) -> dict[str, Any]:
+    compiler, startup = start(peer, threads, dtype)
+    function = compiler.function((chain_loop_source if peer == "numba" else chain_source)(count), "chain")
+    data = np.linspace(-1.0, 1.0, ELEMENTS, dtype=dtype)
+    x = compiler.array(data)
+    begin = time.perf_counter()
+    result = compiler.finish(function(x))
+    first = time.perf_counter() - begin
+    warm = []
+    for _ in range(5):
+        begin = time.perf_counter()
+        compiler.finish(function(x))
+        warm.append(time.perf_counter() - begin)
+    expected = define(chain_source(count), "chain", np)(data.astype(np.float64))
+    return {
+        "seconds": first - sorted(warm)[2],
+        "startup": startup,
+        "compiles": compiler.compiles(),
+        "error": relative_error(result, expected),
+    }
+
+
+def measure_sizes(peer: str, count: int, dtype: Any, threads: int) -> dict[str, Any]:
+    compiler, startup = start(peer, threads, dtype)
+    function = compiler.function(softmax_source(peer), "softmax")
+    rng = np.random.default_rng(0)
+    data = [rng.standard_normal((16 + k, 32 + 3 * k), dtype) for k in range(count)]
+    arrays = [compiler.array(x) for x in data]
+    begin = time.perf_counter()
+    results = [compiler.finish(function(x)) for x in arrays]
+    seconds = time.perf_counter() - begin
+    reference = define(softmax_source("numpy"), "softmax", np)
+    error = max(relative_error(r, reference(x.astype(np.float64))) for r, x in zip(results, data, strict=True))
+    return {"seconds": seconds, "startup": startup, "compiles": compiler.compiles(), "error": error}
+
+
+def measure_import(peer: str) -> dict[str, Any]:
+    """NumPy is loaded already: this module needs it. Where NumPy itself is asked, see ``benchmarks.processes``."""
+    begin = time.perf_counter()
+    importlib.import_module(peer)
+    return {"seconds": time.perf_counter() - begin}
+
+
+def measure_memory(peer: str, case_name: str, dtype: Any, threads: int, scale: float) -> dict[str, Any]:
+    from benchmarks.case import ArrayCase
+    from benchmarks.cases import CASES
+    from benchmarks.measure import peak_rss, status_bytes
+    from benchmarks.peers import load
+
+    case = CASES[case_name]
+    assert isinstance(case, ArrayCase)
+    library = load(peer, threads)
+    # Small arrays first, so that libraries, compilers and thread pools are resident before the measurement.
+    for call in library.forms(case, case.inputs(dtype, 1e-3)).values():
+        call()
+    inputs = case.inputs(dtype, scale)
+    before = status_bytes("VmRSS")
+    peak = peak_rss()
+    call = next(iter(library.forms(case, inputs).values()))
+    for _ in range(3):
+        call()
+    return {"seconds": 0.0, "extra": max(0, peak() - before)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.child")
+    parser.add_argument("kind", choices=("compile", "sizes", "import", "memory"))
+    parser.add_argument("--peer", required=True)
+    parser.add_argument("--count", type=int, default=0)
+    parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--case", default="")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--size-scale", type=float, default=1.0)
+    args = parser.parse_args()
+    dtype = np.dtype(args.dtype)
+    match args.kind:
+        case "compile":
+            found = measure_compile(args.peer, args.count, dtype, args.threads)
+        case "sizes":
+            found = measure_sizes(args.peer, args.count, dtype, args.threads)
+        case "import":
+            found = measure_import(args.peer)
+        case _:
+            found = measure_memory(args.peer, args.case, dtype, args.threads, args.size_scale)
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
