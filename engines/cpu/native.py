@@ -1,0 +1,208 @@
+"""The process's native module: compiled once from ``native_*.py`` through the disk cache, then called like any builtin.
+
+Out: ``enter`` and ``empty_array`` (builtins in CPython's fast-call convention), ``function`` for the rest, ``Block`` for what
+``enter`` runs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from tenferro.engines.cpu import native_entry, native_memory, native_pool
+from tenferro.engines.cpu.native_language import native_names, translate
+from tenferro.engines.cpu.native_prelude import PRELUDE_SYMBOLS, prelude
+from tenferro.engines.cpu.toolchain import Library, compile_text
+from tenferro.tracer.errors import LoweringError
+
+CLEAN = 2**63 - 1
+"""The latch of a run in which no kernel found anything."""
+
+_MODULES = (native_pool, native_memory, native_entry)
+_METH_FASTCALL = 0x80
+_lock = threading.Lock()
+_keep: list[Any] = []
+
+
+class _MethodDef(ctypes.Structure):
+    _fields_ = (
+        ("name", ctypes.c_char_p), ("function", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p),
+    )  # fmt: skip
+
+
+class _Handler(ctypes.Structure):
+    """``PyDataMem_Handler`` of NumPy's ndarraytypes.h, version 1."""
+
+    _fields_ = (
+        ("name", ctypes.c_char * 127), ("version", ctypes.c_uint8), ("context", ctypes.c_void_p),
+        ("malloc", ctypes.c_void_p), ("calloc", ctypes.c_void_p), ("realloc", ctypes.c_void_p), ("free", ctypes.c_void_p),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class NativeModule:
+    """The loaded module: its code, its two builtins, and its memory handler's capsule."""
+
+    library: Library
+    enter: Callable[..., int]
+    empty_array: Callable[..., Any]
+    capsule: Any
+
+
+def module() -> NativeModule:
+    """The native module, compiled and initialised at the first call. Raises LoweringError where the machine, CPython or NumPy
+    is not as expected; then the reference engine serves."""
+    with _lock:
+        return _module()
+
+
+@cache
+def _module() -> NativeModule:
+    check_layout()
+    library = compile_text(text(), 2, optimize=True, symbols=_symbols())
+    _function(library, "initialise_memory")()
+    capsule = _handler_capsule(library)
+    objects = (np.ndarray, np.dtype, TypeError, RuntimeError, OverflowError, ValueError, capsule, None)
+    table = (ctypes.c_void_p * len(objects)).from_address(_function(library, "objects_address")())
+    table[:] = [id(o) for o in objects]
+    return NativeModule(library, _builtin(library, "enter"), _builtin(library, "empty_array"), capsule)
+
+
+def text() -> str:
+    """The module's LLVM text."""
+    return translate(_MODULES, prelude())
+
+
+def function(name: str, *, release_gil: bool = False) -> Callable[..., int]:
+    """A native function by name, called through ctypes with ints."""
+    return _function(module().library, name, release_gil=release_gil)
+
+
+def _function(library: Library, name: str, *, release_gil: bool = False) -> Callable[..., int]:
+    home = next(m for m in _MODULES if name in native_names(m))
+    code = getattr(home, name).__code__
+    make = ctypes.CFUNCTYPE if release_gil else ctypes.PYFUNCTYPE
+    return make(ctypes.c_int64, *[ctypes.c_int64] * code.co_argcount)(library.address(name))
+
+
+def _builtin(library: Library, name: str) -> Callable[..., Any]:
+    definition = _MethodDef(name.encode(), library.address(name), _METH_FASTCALL, None)
+    _keep.append(definition)
+    make = ctypes.pythonapi.PyCFunction_NewEx
+    make.restype, make.argtypes = ctypes.py_object, [ctypes.POINTER(_MethodDef), ctypes.c_void_p, ctypes.c_void_p]
+    return make(ctypes.byref(definition), None, None)  # type: ignore[no-any-return]
+
+
+def _handler_capsule(library: Library) -> Any:
+    address = library.address
+    handler = _Handler(
+        b"tenferro", 1, None, address("handler_malloc"), address("handler_calloc"), address("handler_realloc"),
+        address("handler_free"),
+    )  # fmt: skip
+    _keep.append(handler)
+    make = ctypes.pythonapi.PyCapsule_New
+    make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+    name = b"mem_handler"
+    _keep.append(name)
+    return make(ctypes.addressof(handler), name, None)
+
+
+def _symbols() -> dict[str, int]:
+    """Addresses of what the module calls in libc, CPython and NumPy."""
+    libc = ctypes.CDLL(None)
+    found = {name: (libc, name) for name in (*PRELUDE_SYMBOLS, *native_memory.MEMORY_SYMBOLS, *native_entry.ENTRY_SYMBOLS)}
+    found |= {name: (ctypes.pythonapi, name) for name in native_entry.PYTHON_SYMBOLS}
+    addresses = {name: ctypes.cast(getattr(source, name), ctypes.c_void_p).value or 0 for name, (source, _) in found.items()}
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    api = (ctypes.c_void_p * 400).from_address(pointer(np._core._multiarray_umath._ARRAY_API, None))  # type: ignore[attr-defined]
+    addresses["PyArray_NewFromDescr"] = api[native_entry.NEW_FROM_DESCRIPTOR] or 0
+    return addresses
+
+
+def _word(owner: object, offset: int, kind: type[Any] = ctypes.c_size_t) -> int:
+    return int(kind.from_address(id(owner) + offset).value)
+
+
+def check_layout() -> None:
+    """Compare the offsets that native code uses with real objects. Raises LoweringError where one differs."""
+    base = np.arange(24, dtype=np.float32).reshape(4, 6)
+    view = base[1:, ::2]
+    expected = {
+        "type": (_word(view, native_entry.TYPE_AT), id(np.ndarray)),
+        "data": (_word(view, native_entry.DATA_AT), view.ctypes.data),
+        "descriptor": (_word(view, native_entry.DESCRIPTOR_AT), id(view.dtype)),
+        "flags": (_word(base.copy(), native_entry.FLAGS_AT, ctypes.c_int32) & 0x507, 0x505),
+        "type number": (_word(view.dtype, native_entry.TYPE_NUMBER_AT, ctypes.c_int32), view.dtype.num),
+        "item size": (_word(view.dtype, native_entry.ITEM_SIZE_AT), view.dtype.itemsize),
+        "size": (np.ndarray.__basicsize__ >= native_entry.HANDLER_AT + 8, True),
+        "no handler in a view": (_word(view, native_entry.HANDLER_AT), 0),
+        "handler": (_word(np.zeros(1), native_entry.HANDLER_AT), _word(np.ones(2), native_entry.HANDLER_AT)),
+    }
+    for name, (found, needed) in expected.items():
+        if found != needed:
+            raise LoweringError(f"native module: the ndarray's {name} is {found:#x}; needed {needed:#x}")
+
+
+@dataclass(slots=True)
+class _Launch:
+    address: int
+    total: int
+    grain: int
+    params: list[int]
+    patches: list[tuple[int, int, int]] = field(default_factory=list)
+
+
+class Block:
+    """Builds what ``enter`` runs: a template of int64 words, kept alive by this object once sealed.
+
+    Words: [0] how many, [1] launches, [2] patches, [3] flags (bit 0: heavy, the GIL is released), [4] the latch, then each
+    launch (function address, word offset of its parameters, total, grain), each patch (array position, word offset, byte
+    offset), and the parameters. A kernel is ``void f(ptr params, i64 begin, i64 end)`` over items of [0, total), called for
+    chunks of ``grain``; parameter 0 holds the latch's word offset relative to ``params``. Several threads may run one block."""
+
+    def __init__(self, *, heavy: bool = False) -> None:
+        self.heavy = heavy
+        self._launches: list[_Launch] = []
+        self.buffer: np.ndarray[Any, np.dtype[np.int64]] | None = None
+
+    def add_launch(self, address: int, total: int, grain: int, params: Sequence[int]) -> int:
+        """Append a launch and return its index. ``params[0]`` is a place for the latch's offset: whatever it holds is
+        replaced. Raises ValueError for a grain below 1, a negative total or no parameter."""
+        if grain < 1 or total < 0 or not params:
+            raise ValueError(f"add_launch: total {total}, grain {grain}, {len(params)} params; needed >= 0, >= 1, >= 1")
+        self._launches.append(_Launch(address, total, grain, list(params)))
+        return len(self._launches) - 1
+
+    def add_patch(self, array_position: int, launch: int, param: int, byte_offset: int = 0) -> None:
+        """At each run, parameter ``param`` of ``launch`` becomes the address of array ``array_position`` plus ``byte_offset``."""
+        target = self._launches[launch]
+        if not 1 <= param < len(target.params) or array_position < 0:
+            raise ValueError(
+                f"add_patch: array {array_position}, parameter {param}; needed >= 0, and 1 to {len(target.params) - 1}"
+            )
+        target.patches.append((array_position, param, byte_offset))
+
+    def seal(self) -> int:
+        """The template's address. It stays valid while this object lives."""
+        patch_count = sum(len(launch.patches) for launch in self._launches)
+        fixed = native_entry.FIXED_WORDS + native_entry.LAUNCH_WORDS * len(self._launches)
+        offset = fixed + native_entry.PATCH_WORDS * patch_count
+        launches: list[int] = []
+        patches: list[int] = []
+        params: list[int] = []
+        for launch in self._launches:
+            launches += [launch.address, offset, launch.total, launch.grain]
+            for position, param, byte_offset in launch.patches:
+                patches += [position, offset + param, byte_offset]
+            params += [native_entry.LATCH - offset, *launch.params[1:]]
+            offset += len(launch.params)
+        head = [offset, len(self._launches), patch_count, int(self.heavy), CLEAN, 0, 0, 0]
+        self.buffer = np.array([*head, *launches, *patches, *params], dtype=np.int64)
+        return int(self.buffer.ctypes.data)

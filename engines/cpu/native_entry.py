@@ -1,0 +1,223 @@
+"""The native entries that Python calls: ``enter`` runs a block of launches over arrays, ``empty_array`` makes an array.
+
+In: CPython's fast-call convention (self, arguments, count), each a 64-bit word. Out: a new reference, or 0 with an exception
+set. ``tenferro.engines.cpu.native`` says what a block is and wraps both.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tenferro.engines.cpu.native_language import Foreign, Global, native, stack
+from tenferro.engines.cpu.native_memory import free, handler_free, memcpy, take
+from tenferro.engines.cpu.native_pool import GIL_HELD, PyEval_RestoreThread, PyEval_SaveThread, region
+from tenferro.engines.cpu.native_prelude import (
+    FLOAT_CONTROL,
+    atomic_load,
+    load,
+    load32,
+    multiply_overflows,
+    read_float_control,
+    store,
+    store32,
+    write_float_control,
+)
+
+# Words of a block; see Block.
+WORDS, LAUNCHES, PATCHES, FLAGS, LATCH, FIXED_WORDS = 0, 1, 2, 3, 4, 8
+LAUNCH_WORDS, PATCH_WORDS = 4, 3
+HEAVY = 1
+STACK_BYTES = 4096
+
+# Where CPython and NumPy 2 keep what is read here, in bytes; ``native`` checks these against real arrays before first use.
+HEAD = object.__basicsize__
+TYPE_AT = HEAD - 8
+DATA_AT, DESCRIPTOR_AT, FLAGS_AT, HANDLER_AT = HEAD, HEAD + 40, HEAD + 48, HEAD + 72
+TYPE_NUMBER_AT, ITEM_SIZE_AT = HEAD + 12, HEAD + 24
+NPY_ARRAY_CARRAY, NPY_ARRAY_OWNDATA = 0x501, 0x4
+MAX_RANK = 64
+# Type numbers: bool to complex longdouble, datetime64, timedelta64, float16. No object, text or void.
+LAST_COMPLEX, DATETIME, TIMEDELTA, HALF = (np.dtype(c).num for c in ("G", "M", "m", "e"))
+
+# Words: the ndarray type, the dtype type, TypeError, RuntimeError, OverflowError, ValueError, the handler's capsule, None.
+OBJECTS = Global("objects", 64)
+NDARRAY, DTYPE, TYPE_ERROR, RUNTIME_ERROR, OVERFLOW_ERROR, VALUE_ERROR, CAPSULE, NONE = range(0, 64, 8)
+
+PyLong_AsLongLong = Foreign("PyLong_AsLongLong", "i64", ("ptr",))
+PyLong_FromLongLong = Foreign("PyLong_FromLongLong", "ptr", ("i64",))
+PyErr_Occurred = Foreign("PyErr_Occurred", "ptr", ())
+PyErr_SetString = Foreign("PyErr_SetString", "void", ("ptr", "ptr"))
+PyErr_NoMemory = Foreign("PyErr_NoMemory", "ptr", ())
+Py_IncRef = Foreign("Py_IncRef", "void", ("ptr",))
+PyTuple_Size = Foreign("PyTuple_Size", "i64", ("ptr",))
+PyTuple_GetItem = Foreign("PyTuple_GetItem", "ptr", ("ptr", "i64"))
+PyType_IsSubtype = Foreign("PyType_IsSubtype", "i32", ("ptr", "ptr"))
+# Takes over the reference to the descriptor.
+PyArray_NewFromDescr = Foreign("PyArray_NewFromDescr", "ptr", ("ptr", "ptr", "i32", "ptr", "ptr", "ptr", "i32", "ptr"))
+malloc = Foreign("malloc", "ptr", ("i64",))
+ENTRY_SYMBOLS = ("malloc",)
+PYTHON_SYMBOLS = (
+    "PyEval_SaveThread", "PyEval_RestoreThread", "PyErr_CheckSignals", "PyThread_get_thread_ident", "PyLong_AsLongLong",
+    "PyLong_FromLongLong", "PyErr_Occurred", "PyErr_SetString", "PyErr_NoMemory", "Py_IncRef", "PyTuple_Size",
+    "PyTuple_GetItem", "PyType_IsSubtype",
+)  # fmt: skip
+# Its place in NumPy's table of API functions (numpy/_core/code_generators/numpy_api.py).
+NEW_FROM_DESCRIPTOR = 94
+
+
+@native
+def raise_type_error(message: int) -> int:
+    PyErr_SetString(load(OBJECTS + TYPE_ERROR), message)
+    return 0
+
+
+@native
+def fill_patches(block: int, arrays: int, count: int) -> int:
+    """Write the arrays' data addresses into a copied block; 0 with an exception set where an argument is no ndarray."""
+    ndarray = load(OBJECTS + NDARRAY)
+    position = 0
+    while position < count:
+        if load(load(arrays + 8 * position) + TYPE_AT) != ndarray:
+            return raise_type_error("enter: an argument is not an exact numpy.ndarray; needed one at every array position")
+        position += 1
+    patch = block + 8 * (FIXED_WORDS + LAUNCH_WORDS * load(block + 8 * LAUNCHES))
+    end = patch + 8 * PATCH_WORDS * load(block + 8 * PATCHES)
+    while patch < end:
+        position = load(patch)
+        if position >= count:
+            return raise_type_error("enter: fewer arrays than the block's patches need; needed one for every position")
+        store(block + 8 * load(patch + 8), load(load(arrays + 8 * position) + DATA_AT) + load(patch + 16))
+        patch += 8 * PATCH_WORDS
+    return 1
+
+
+@native
+def run_launches(block: int, threads: int, thread_state: int) -> int:
+    """The launches in order, under the standard floating-point control word; as ``region`` returns."""
+    control = read_float_control()
+    write_float_control(FLOAT_CONTROL)
+    launch = block + 8 * FIXED_WORDS
+    end = launch + 8 * LAUNCH_WORDS * load(block + 8 * LAUNCHES)
+    result = 0
+    while launch < end and result == 0:
+        params = block + 8 * load(launch + 8)
+        result = region(load(launch), params, load(launch + 16), load(launch + 24), threads, thread_state)
+        launch += 8 * LAUNCH_WORDS
+    write_float_control(control)
+    return result
+
+
+@native
+def run_block(block: int, threads: int, arrays: int, count: int) -> int:
+    """Run a copied block and make the result of ``enter``."""
+    if not fill_patches(block, arrays, count):
+        return 0
+    if load(block + 8 * FLAGS) & HEAVY:
+        thread_state = PyEval_SaveThread()
+        result = run_launches(block, threads, thread_state)
+        PyEval_RestoreThread(thread_state)
+    else:
+        result = run_launches(block, threads, GIL_HELD)
+    if result == 2:
+        PyErr_SetString(load(OBJECTS + RUNTIME_ERROR), "enter: a signal handler forked; needed the parent's threads to finish")
+    if result:
+        return 0
+    return PyLong_FromLongLong(atomic_load(block + 8 * LATCH))
+
+
+@native
+def enter(module: int, arguments: int, count: int) -> int:
+    """``enter(block_address, threads, *arrays) -> latch``."""
+    if count < 2:
+        return raise_type_error("enter: fewer than 2 arguments; needed a block's address and a number of threads")
+    template = PyLong_AsLongLong(load(arguments))
+    threads = PyLong_AsLongLong(load(arguments + 8))
+    if (template == -1 or threads == -1) and PyErr_Occurred():
+        return 0
+    size = 8 * load(template + 8 * WORDS)
+    copy = stack(STACK_BYTES)
+    if size <= STACK_BYTES:
+        memcpy(copy, template, size)
+        return run_block(copy, threads, arguments + 16, count - 2)
+    copy = malloc(size)
+    if copy == 0:
+        return PyErr_NoMemory()
+    memcpy(copy, template, size)
+    result = run_block(copy, threads, arguments + 16, count - 2)
+    free(copy)
+    return result
+
+
+@native
+def read_shape(shape: int, rank: int, dims: int, item_size: int) -> int:
+    """Write a tuple's sizes to ``dims``; the bytes of such an array, or -1 with an exception set."""
+    total = item_size
+    axis = 0
+    empty = 0
+    while axis < rank:
+        size = PyLong_AsLongLong(PyTuple_GetItem(shape, axis))
+        if size == -1 and PyErr_Occurred():
+            return -1
+        if size < 0:
+            PyErr_SetString(load(OBJECTS + VALUE_ERROR), "empty: a size is negative; needed sizes of 0 or more")
+            return -1
+        store(dims + 8 * axis, size)
+        if size == 0:
+            empty = 1
+        else:
+            if multiply_overflows(total, size):
+                PyErr_SetString(load(OBJECTS + OVERFLOW_ERROR), "empty: the array exceeds 2**63 bytes; needed a smaller shape")
+                return -1
+            total = total * size
+        axis += 1
+    if empty:
+        return 0
+    return total
+
+
+@native
+def empty_array(module: int, arguments: int, count: int) -> int:
+    """``empty_array(shape, dtype, tag) -> ndarray``, or None where the memory cannot be had."""
+    if count != 3:
+        return raise_type_error("empty: wrong number of arguments; needed shape, dtype and tag")
+    descriptor = load(arguments + 8)
+    if not PyType_IsSubtype(load(descriptor + TYPE_AT), load(OBJECTS + DTYPE)):
+        return raise_type_error("empty: the second argument is no dtype; needed a numpy.dtype")
+    number = load32(descriptor + TYPE_NUMBER_AT)
+    if number > LAST_COMPLEX and number != HALF and number != DATETIME and number != TIMEDELTA:
+        return raise_type_error("empty: the dtype is not numeric; needed a boolean, number, datetime64 or timedelta64")
+    rank = PyTuple_Size(load(arguments))
+    if rank < 0:
+        return 0
+    if rank > MAX_RANK:
+        PyErr_SetString(load(OBJECTS + VALUE_ERROR), "empty: more than 64 axes; needed at most 64")
+        return 0
+    dims = stack(512)
+    size = read_shape(load(arguments), rank, dims, load(descriptor + ITEM_SIZE_AT))
+    tag = PyLong_AsLongLong(load(arguments + 16))
+    if PyErr_Occurred():
+        return 0
+    return own_array(take(size, tag), descriptor, rank, dims)
+
+
+@native
+def own_array(data: int, descriptor: int, rank: int, dims: int) -> int:
+    """A C-ordered array that owns ``data`` through the handler; None where ``data`` is 0."""
+    if data == 0:
+        Py_IncRef(load(OBJECTS + NONE))
+        return load(OBJECTS + NONE)
+    Py_IncRef(descriptor)
+    array = PyArray_NewFromDescr(load(OBJECTS + NDARRAY), descriptor, rank, dims, 0, data, NPY_ARRAY_CARRAY, 0)
+    if array == 0:
+        handler_free(0, data, 0)
+        return 0
+    store32(array + FLAGS_AT, load32(array + FLAGS_AT) | NPY_ARRAY_OWNDATA)
+    Py_IncRef(load(OBJECTS + CAPSULE))
+    store(array + HANDLER_AT, load(OBJECTS + CAPSULE))
+    return array
+
+
+@native
+def objects_address() -> int:
+    """Where the words of OBJECTS are written at initialisation."""
+    return OBJECTS

@@ -1,0 +1,150 @@
+"""The disk cache of compiled objects: a key in, the object's bytes out, or None.
+
+One file for each entry: magic, sha256 of key and payload, the payload. A file is written under a temporary name and renamed,
+so that a reader, or a second writer of the same key, never sees half of one. Anything that does not check is treated as
+absent and written anew. Nothing is unpickled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+MAGIC = b"tenferro object 1\n"
+SUFFIX = ".tfo"
+# Directory scans cost about 1 µs an entry; one scan for so many stores keeps the bound nearly exact and stores cheap.
+STORES_PER_SCAN = 64
+
+
+def default_directory() -> Path:
+    """The user's cache directory of this platform, with ``tenferro/objects`` below it."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    if os.path.isabs(base):
+        return Path(base) / "tenferro" / "objects"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "tenferro" / "objects"
+    return Path.home() / ".cache" / "tenferro" / "objects"
+
+
+def entry_key(*parts: str) -> str:
+    """A file name for what ``parts`` say; each part is preceded by its length, so that no two lists run together."""
+    digest = hashlib.sha256()
+    for part in parts:
+        data = part.encode()
+        digest.update(len(data).to_bytes(8, "little"))
+        digest.update(data)
+    return digest.hexdigest()
+
+
+def refusal(directory: Path) -> str | None:
+    """Why machine code must not be read from this directory, or None: somebody else could have put it there."""
+    try:
+        info = directory.stat()
+    except OSError as error:
+        return f"{directory}: {error.strerror}"
+    if not stat.S_ISDIR(info.st_mode):
+        return f"{directory} is not a directory"
+    if not hasattr(os, "getuid"):
+        return None
+    if info.st_uid != os.getuid():
+        return f"{directory} belongs to user {info.st_uid}; needed {os.getuid()}"
+    if info.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return f"{directory} can be written by group or others (mode {stat.S_IMODE(info.st_mode):o}); needed 700"
+    return None
+
+
+class ObjectCache:
+    """Entries in one directory, at most ``limit`` bytes, the least recently used evicted first.
+
+    ``refused`` holds the reason where the directory cannot be trusted or made; then every ``load`` misses and every
+    ``store`` does nothing. Safe to use from several threads and processes at once."""
+
+    def __init__(self, directory: Path, limit: int) -> None:
+        self.directory = directory
+        self.limit = limit
+        self.hits = 0
+        self.misses = 0
+        self._stores = 0
+        with suppress(OSError):
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.refused = refusal(directory)
+
+    def _path(self, key: str) -> Path:
+        return self.directory / (key + SUFFIX)
+
+    def load(self, key: str) -> bytes | None:
+        """The payload stored under ``key``, or None where there is none or it does not check."""
+        if self.refused is not None:
+            return None
+        path = self._path(key)
+        payload = _read_entry(path, key)
+        if payload is None:
+            self.misses += 1
+            return None
+        self.hits += 1
+        with suppress(OSError):
+            os.utime(path)
+        return payload
+
+    def store(self, key: str, payload: bytes) -> None:
+        """Put ``payload`` under ``key``. A full or read-only disk is no error: the cache only saves time."""
+        if self.refused is not None or len(payload) > self.limit:
+            return
+        with suppress(OSError):
+            _write_entry(self._path(key), key, payload)
+        self._stores += 1
+        if self._stores % STORES_PER_SCAN == 1:
+            self.evict()
+
+    def evict(self) -> None:
+        """Delete the least recently used entries beyond the limit, and what killed writers left behind."""
+        entries: list[tuple[float, int, str]] = []
+        with suppress(OSError), os.scandir(self.directory) as found:
+            for item in found:
+                with suppress(OSError):
+                    info = item.stat(follow_symlinks=False)
+                    if item.name.endswith((SUFFIX, ".tmp")):
+                        entries.append((info.st_mtime, info.st_size, item.path))
+        entries.sort()
+        total = sum(size for _, size, _ in entries)
+        for _, size, path in entries:
+            if total <= self.limit:
+                return
+            with suppress(OSError):
+                os.unlink(path)
+            total -= size
+
+
+def _digest(key: str, payload: bytes) -> bytes:
+    return hashlib.sha256(key.encode() + payload).digest()
+
+
+def _read_entry(path: Path, key: str) -> bytes | None:
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return None
+    start = len(MAGIC) + hashlib.sha256().digest_size
+    if len(data) < start or not data.startswith(MAGIC):
+        return None
+    payload = data[start:]
+    if _digest(key, payload) != data[len(MAGIC) : start]:
+        return None
+    return payload
+
+
+def _write_entry(path: Path, key: str, payload: bytes) -> None:
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(MAGIC + _digest(key, payload) + payload)
+        os.replace(temporary, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise

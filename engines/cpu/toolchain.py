@@ -1,0 +1,260 @@
+"""LLVM text in, loaded machine code out. The only place that imports llvmlite, and only at the first compile.
+
+text → key → disk cache → object → its own engine. One lock goes round every llvmlite call and is held across ``fork``: a child
+forked in the middle of a compile would inherit LLVM's locks and hang at its own first compile.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import threading
+import weakref
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from tenferro.engines.cpu.object_cache import ObjectCache, default_directory, entry_key
+from tenferro.engines.cpu.object_symbols import undefined_symbols
+from tenferro.tracer.config import config
+from tenferro.tracer.errors import LoweringError
+
+# What LLVM's code generator itself may call. No libm: a scalar function has one definition for every engine.
+ALLOWED_SYMBOLS = frozenset({"memcpy", "memset", "memmove", "memcmp", "bzero", "_GLOBAL_OFFSET_TABLE_"})
+LEVELS = (0, 1, 2, 3)
+_X86_64_V3 = frozenset({"avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "popcnt"})
+_AVX512 = frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl"})
+
+_lock = threading.RLock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
+
+_dead_engines: deque[Any] = deque()
+_machines: dict[tuple[int, Target], Any] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What code is generated for: LLVM's CPU name and feature string, the width of vectors that kernels use, and whether
+    masked loads and stores are instructions (elsewhere they are loops: 9 to 36 times slower for bytes on AVX2)."""
+
+    cpu: str
+    features: str
+    vector_bits: int
+    has_native_masked_ops: bool
+
+
+@contextmanager
+def _llvm() -> Iterator[ModuleType]:
+    """llvmlite's binding, to be used only inside: the lock is held."""
+    with _lock:
+        binding = _binding()
+        while _dead_engines:
+            _dead_engines.popleft().close()
+        yield binding
+
+
+@cache
+def _binding() -> ModuleType:
+    import llvmlite.binding as binding
+
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    return binding
+
+
+@cache
+def host_target() -> Target:
+    """The machine that this process runs on, narrowed to ``TENFERRO_VECTOR_BITS`` where that is set."""
+    with _llvm() as llvm:
+        cpu = llvm.get_host_cpu_name()
+        found = llvm.get_host_cpu_features()
+    features = found.flatten()
+    enabled = {name for name, is_on in found.items() if is_on}
+    if enabled >= _AVX512:
+        native, masked = 512, True
+    else:
+        native, masked = (256 if "avx2" in enabled else 128), False
+    if platform.machine().lower() in ("x86_64", "amd64"):
+        features += ",-prefer-256-bit"
+    bits = min(config().vector_bits or native, native)
+    return Target(cpu, features, bits, masked)
+
+
+@cache
+def supported() -> bool:
+    """Whether this machine and system are served: x86-64-v3 or AArch64 with NEON, and an object format that can be checked.
+    Elsewhere the reference engine serves."""
+    if sys.platform not in ("linux", "darwin") or sys.maxsize < 2**32:
+        return False
+    match platform.machine().lower():
+        case "aarch64" | "arm64":
+            return True
+        case "x86_64" | "amd64":
+            with _llvm() as llvm:
+                return all(llvm.get_host_cpu_features().get(name, False) for name in _X86_64_V3)
+        case _:
+            return False
+
+
+@cache
+def tenferro_version() -> str:
+    try:
+        return version("tenferro")
+    except PackageNotFoundError:
+        return "unpackaged"
+
+
+@cache
+def disk_cache() -> ObjectCache | None:
+    """The process's disk cache, None where ``TENFERRO_CACHE=0``."""
+    settings = config()
+    if not settings.cache:
+        return None
+    directory = Path(settings.cache_dir) if settings.cache_dir is not None else default_directory()
+    return ObjectCache(directory, settings.cache_bytes)
+
+
+class Library:
+    """Loaded machine code. It lives as long as this object: callers keep it while an address of it can be called."""
+
+    def __init__(self, text: str, level: int, target: Target, engine: Any, code_bytes: int, from_cache: bool) -> None:
+        self.text = text
+        self.level = level
+        self.target = target
+        self.code_bytes = code_bytes
+        self.from_cache = from_cache
+        self._engine = engine
+        self._addresses: dict[str, int] = {}
+        # A finalizer may run inside any allocation of any thread, so it takes no lock: the next use of LLVM closes the engine.
+        self._finalizer = weakref.finalize(self, _dead_engines.append, engine)
+        self._finalizer.atexit = False
+
+    def address(self, name: str) -> int:
+        """Where function or global ``name`` stands. Raises LoweringError if the text does not define it."""
+        found = self._addresses.get(name)
+        if found is None:
+            if not self._finalizer.alive:
+                raise LoweringError(f"address: {name} is asked of a closed library; needed an open one")
+            with _llvm():
+                found = self._engine.get_function_address(name) or self._engine.get_global_value_address(name)
+            if not found:
+                raise LoweringError(f"address: {name} is not defined; needed a name that the text defines")
+            self._addresses[name] = found
+        return found
+
+    def asm(self) -> str:
+        """The assembly text, generated anew."""
+        with _llvm() as llvm:
+            machine = _machine(llvm, self.level, self.target)
+            return str(machine.emit_assembly(_parse(llvm, self.text, machine)))
+
+    def close(self) -> None:
+        """Unload the code; its addresses are dead afterwards. Closing twice does nothing."""
+        if self._finalizer.detach() is not None:
+            self._addresses.clear()
+            _dead_engines.append(self._engine)
+            with _llvm():
+                pass
+
+
+def compile_text(
+    text: str,
+    level: int,
+    target: Target | None = None,
+    *,
+    optimize: bool = False,
+    symbols: dict[str, int] | None = None,
+) -> Library:
+    """Compile LLVM assembly text and load it.
+
+    level: LLVM's code generation level, 0 to 3. target: the host's by default. optimize: run LLVM's O2 passes over the text
+    first (kernels come in explicit vector form and need none). symbols: names outside the allow-list that the text may use,
+    with their addresses in this process; the text itself never holds an address, for the object outlives the process.
+    Raises LoweringError for text that does not parse and for objects that need any other symbol."""
+    if level not in LEVELS:
+        raise LoweringError(f"compile: level {level}; needed one of {LEVELS}")
+    target = target or host_target()
+    symbols = symbols or {}
+    with _llvm() as llvm:
+        store = disk_cache()
+        key = _key(llvm, text, level, target, optimize, symbols)
+        payload = store.load(key) if store is not None else None
+        from_cache = payload is not None
+        if payload is None:
+            payload = _compile(llvm, text, level, target, optimize, symbols)
+            if store is not None:
+                store.store(key, payload)
+        for name, address in symbols.items():
+            llvm.add_symbol(name, address)
+        code_bytes = int.from_bytes(payload[:8], "little")
+        return Library(text, level, target, _load(llvm, payload[8:], target), code_bytes, from_cache)
+
+
+def _key(llvm: ModuleType, text: str, level: int, target: Target, optimize: bool, symbols: dict[str, int]) -> str:
+    llvm_version = ".".join(map(str, llvm.llvm_version_info))
+    return entry_key(
+        text, str(level), str(optimize), llvm_version, llvm.get_process_triple(), target.cpu, target.features,
+        ",".join(sorted(symbols)), tenferro_version(),
+    )  # fmt: skip
+
+
+def _machine(llvm: ModuleType, level: int, target: Target) -> Any:
+    """The target machine for a level and target: one each, since the lock serialises their use."""
+    found = _machines.get((level, target))
+    if found is None:
+        found = _machines[level, target] = _new_machine(llvm, level, target)
+    return found
+
+
+def _new_machine(llvm: ModuleType, level: int, target: Target) -> Any:
+    return llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(
+        cpu=target.cpu, features=target.features, opt=level, jit=True
+    )
+
+
+def _parse(llvm: ModuleType, text: str, machine: Any) -> Any:
+    try:
+        module = llvm.parse_assembly(text)
+    except RuntimeError as error:
+        raise LoweringError(f"compile: the LLVM text does not parse; {str(error).strip()}") from error
+    module.triple = llvm.get_process_triple()
+    module.data_layout = str(machine.target_data)
+    return module
+
+
+def _compile(
+    llvm: ModuleType, text: str, level: int, target: Target, optimize: bool, symbols: dict[str, int]
+) -> bytes:
+    """The cache's payload: 8 bytes of code size, then the object."""
+    machine = _machine(llvm, level, target)
+    module = _parse(llvm, text, machine)
+    try:
+        module.verify()
+    except RuntimeError as error:
+        raise LoweringError(f"compile: the LLVM text is malformed; {str(error).strip()}") from error
+    if optimize:
+        passes = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2))
+        passes.getModulePassManager().run(module, passes)
+    data: bytes = machine.emit_object(module)
+    unknown = undefined_symbols(data) - ALLOWED_SYMBOLS - symbols.keys()
+    if unknown:
+        raise LoweringError(f"compile: the object needs {', '.join(sorted(unknown))}; needed code that calls nothing outside it")
+    sections = llvm.ObjectFileRef.from_data(data).sections()
+    code_bytes = sum(section.size() for section in sections if section.is_text())
+    return code_bytes.to_bytes(8, "little") + data
+
+
+def _load(llvm: ModuleType, data: bytes, target: Target) -> Any:
+    # The engine owns its target machine, so it cannot share the one that compiles.
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _new_machine(llvm, 0, target))
+    engine.add_object_file(llvm.ObjectFileRef.from_data(data))
+    engine.finalize_object()
+    return engine
