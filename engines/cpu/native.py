@@ -7,6 +7,7 @@ Out: ``enter`` and ``empty_array`` (builtins in CPython's fast-call convention),
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -19,14 +20,16 @@ from tenferro.engines.cpu import native_entry, native_memory, native_pool
 from tenferro.engines.cpu.native_language import native_names, translate
 from tenferro.engines.cpu.native_prelude import PRELUDE_SYMBOLS, prelude
 from tenferro.engines.cpu.toolchain import Library, compile_text
-from tenferro.tracer.errors import LoweringError
+from tenferro.tracer.errors import DtypeError, LoweringError, ShapeError
 
 CLEAN = 2**63 - 1
 """The latch of a run in which no kernel found anything."""
 
 _MODULES = (native_pool, native_memory, native_entry)
 _METH_FASTCALL = 0x80
-_lock = threading.Lock()
+_lock = threading.RLock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 _keep: list[Any] = []
 
 
@@ -68,10 +71,25 @@ def _module() -> NativeModule:
     library = compile_text(text(), 2, optimize=True, symbols=_symbols())
     _function(library, "initialise_memory")()
     capsule = _handler_capsule(library)
-    objects = (np.ndarray, np.dtype, TypeError, RuntimeError, OverflowError, ValueError, capsule, None)
+    objects = (np.ndarray, np.dtype, TypeError, RuntimeError, ShapeError, DtypeError, capsule, None)
     table = (ctypes.c_void_p * len(objects)).from_address(_function(library, "objects_address")())
     table[:] = [id(o) for o in objects]
+    _function(library, "reset_pool")(threading.main_thread().ident)
+    _watch_forks(library)
     return NativeModule(library, _builtin(library, "enter"), _builtin(library, "empty_array"), capsule)
+
+
+def _watch_forks(library: Library) -> None:
+    """A child inherits the pool's slots without the threads in them, and perhaps the allocator in mid-change."""
+    if not hasattr(os, "register_at_fork"):
+        return
+    reset_pool, hold, release = (_function(library, n) for n in ("reset_pool", "hold_memory", "release_memory"))
+
+    def after_in_child() -> None:
+        release()
+        reset_pool(threading.get_ident())
+
+    os.register_at_fork(before=hold, after_in_parent=release, after_in_child=after_in_child)
 
 
 def text() -> str:

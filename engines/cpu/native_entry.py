@@ -39,9 +39,9 @@ MAX_RANK = 64
 # Type numbers: bool to complex longdouble, datetime64, timedelta64, float16. No object, text or void.
 LAST_COMPLEX, DATETIME, TIMEDELTA, HALF = (np.dtype(c).num for c in ("G", "M", "m", "e"))
 
-# Words: the ndarray type, the dtype type, TypeError, RuntimeError, OverflowError, ValueError, the handler's capsule, None.
+# Words: the ndarray type, the dtype type, TypeError, RuntimeError, ShapeError, DtypeError, the handler's capsule, None.
 OBJECTS = Global("objects", 64)
-NDARRAY, DTYPE, TYPE_ERROR, RUNTIME_ERROR, OVERFLOW_ERROR, VALUE_ERROR, CAPSULE, NONE = range(0, 64, 8)
+NDARRAY, DTYPE, TYPE_ERROR, RUNTIME_ERROR, SHAPE_ERROR, DTYPE_ERROR, CAPSULE, NONE = range(0, 64, 8)
 
 PyLong_AsLongLong = Foreign("PyLong_AsLongLong", "i64", ("ptr",))
 PyLong_FromLongLong = Foreign("PyLong_FromLongLong", "ptr", ("i64",))
@@ -159,14 +159,14 @@ def read_shape(shape: int, rank: int, dims: int, item_size: int) -> int:
         if size == -1 and PyErr_Occurred():
             return -1
         if size < 0:
-            PyErr_SetString(load(OBJECTS + VALUE_ERROR), "empty: a size is negative; needed sizes of 0 or more")
+            PyErr_SetString(load(OBJECTS + SHAPE_ERROR), "empty: a size is negative; needed sizes of 0 or more")
             return -1
         store(dims + 8 * axis, size)
         if size == 0:
             empty = 1
         else:
             if multiply_overflows(total, size):
-                PyErr_SetString(load(OBJECTS + OVERFLOW_ERROR), "empty: the array exceeds 2**63 bytes; needed a smaller shape")
+                PyErr_SetString(load(OBJECTS + SHAPE_ERROR), "empty: the array exceeds 2**63 bytes; needed a smaller shape")
                 return -1
             total = total * size
         axis += 1
@@ -185,12 +185,13 @@ def empty_array(module: int, arguments: int, count: int) -> int:
         return raise_type_error("empty: the second argument is no dtype; needed a numpy.dtype")
     number = load32(descriptor + TYPE_NUMBER_AT)
     if number > LAST_COMPLEX and number != HALF and number != DATETIME and number != TIMEDELTA:
-        return raise_type_error("empty: the dtype is not numeric; needed a boolean, number, datetime64 or timedelta64")
+        PyErr_SetString(load(OBJECTS + DTYPE_ERROR), "empty: the dtype is not numeric; needed bool, a number or a time")
+        return 0
     rank = PyTuple_Size(load(arguments))
     if rank < 0:
         return 0
     if rank > MAX_RANK:
-        PyErr_SetString(load(OBJECTS + VALUE_ERROR), "empty: more than 64 axes; needed at most 64")
+        PyErr_SetString(load(OBJECTS + SHAPE_ERROR), "empty: more than 64 axes; needed at most 64")
         return 0
     dims = stack(512)
     size = read_shape(load(arguments), rank, dims, load(descriptor + ITEM_SIZE_AT))

@@ -1,0 +1,143 @@
+"""The process's one thread pool, its Python half: how many threads a parallel region gets, and the threads themselves.
+
+Python starts each worker at first need; the worker then stays in a native loop with the GIL released (``native_pool``).
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading as python_threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from pathlib import Path
+
+from tenferro.engines.cpu import native
+from tenferro.engines.cpu.native_pool import MAX_WORKERS
+from tenferro.engines.cpu.native_prelude import HAS_FUTEX
+from tenferro.tracer.config import config
+
+JOIN_SECONDS = 2.0
+
+
+class _Pool:
+    """The workers of this process; a forked child starts with an empty one."""
+
+    def __init__(self) -> None:
+        self.lock = python_threading.Lock()
+        self.workers: list[python_threading.Thread] = []
+        self.size = 1
+        self.is_serial = not HAS_FUTEX
+
+
+_pool = _Pool()
+_scope: ContextVar[int | None] = ContextVar("tenferro_threads", default=None)
+
+
+@contextmanager
+def threads(n: int) -> Iterator[None]:
+    """Parallel regions of this thread (or task) use up to ``n`` threads inside the scope; more than there are cores if asked.
+
+    Results are the same at any number. Raises ValueError outside 1 to 4095."""
+    if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= MAX_WORKERS:
+        raise ValueError(f"threads: n is {n!r}; needed an int from 1 to {MAX_WORKERS}")
+    token = _scope.set(n)
+    try:
+        yield
+    finally:
+        _scope.reset(token)
+
+
+def count() -> int:
+    """How many threads a parallel region may use here and now, with the workers for it started.
+
+    1 where the system has no futex to park workers on, and after the pool was stopped at exit."""
+    wanted = _scope.get() or default_count()
+    if wanted > _pool.size:
+        _start(wanted - 1)
+    return 1 if _pool.is_serial else wanted
+
+
+def _start(wanted: int) -> None:
+    if _pool.is_serial:
+        return
+    worker = native.function("worker", release_gil=True)
+    with _pool.lock:
+        while len(_pool.workers) < wanted and not _pool.is_serial:
+            name = f"tenferro-worker-{len(_pool.workers)}"
+            thread = python_threading.Thread(target=worker, name=name, daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:
+                return  # The system grants no more threads; regions run on those there are.
+            _pool.workers.append(thread)
+            _pool.size = len(_pool.workers) + 1
+
+
+def _stop() -> None:
+    """End the workers before the interpreter goes: a thread must not come out of native code into a dead interpreter."""
+    with _pool.lock:
+        _pool.is_serial = True
+        workers = list(_pool.workers)
+    if not workers:
+        return
+    native.function("stop_workers")()
+    for thread in workers:
+        thread.join(JOIN_SECONDS)
+
+
+def _renew() -> None:
+    global _pool
+    _pool = _Pool()
+
+
+atexit.register(_stop)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew)
+
+
+@cache
+def default_count() -> int:
+    """``TENFERRO_NUM_THREADS``, else the cores that affinity and cgroup quota leave to this process."""
+    settings = config()
+    if settings.num_threads is not None:
+        return settings.num_threads
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota = cgroup_quota(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"))
+    # Rounded down: a region ends with its slowest thread, and the thread beyond the quota is the one that gets throttled.
+    return max(1, min(cores, int(quota))) if quota is not None else cores
+
+
+def cgroup_quota(membership: Path, root: Path) -> float | None:
+    """The smallest CPU quota, in cores, on this process's way up the cgroup tree (version 2, or version 1's cpu controller);
+    None where there is none."""
+    quotas: list[float] = []
+    try:
+        lines = membership.read_text().splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        base = root / "cpu" if controllers else root
+        place = Path(path.lstrip("/"))
+        for folder in (place, *place.parents):
+            found = _folder_quota(base / folder)
+            if found is not None:
+                quotas.append(found)
+    return min(quotas, default=None)
+
+
+def _folder_quota(folder: Path) -> float | None:
+    try:
+        if (folder / "cpu.max").exists():
+            quota, period = (folder / "cpu.max").read_text().split()
+        else:
+            quota = (folder / "cpu.cfs_quota_us").read_text().strip()
+            period = (folder / "cpu.cfs_period_us").read_text().strip()
+        return None if quota in ("max", "-1") else int(quota) / int(period)
+    except (OSError, ValueError):
+        return None
