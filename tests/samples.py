@@ -33,9 +33,9 @@ class Sample:
 
 @dataclass(frozen=True)
 class Sized:
-    """A call at sizes (n, m). ``minimum`` is the least n and m for which the call exists."""
+    """A call at sizes (n, m). ``variants``: dtypes of the operands. ``minimum``: the least n and m it exists for."""
 
-    dtypes: tuple[str, ...]
+    variants: tuple[tuple[str, ...], ...]
     shapes: Callable[[Extent, Extent], tuple[Shape, ...]]
     params: Callable[[Extent, Extent], Mapping[str, Any]] = lambda n, m: {}
     minimum: int = 0
@@ -51,9 +51,9 @@ class BadCall:
     text: str
 
 
-Agreement = Literal["bits", "values", "elementary", "complex", "sum", "product"]
-"""How an engine's result compares with the row's NumPy reference: equal bits; equal values (the sign of a zero is free);
-within the stated ulp of the true value; within rounding of a complex formula; within rounding of a sum."""
+Agreement = Literal["bits", "values", "elementary", "complex", "sum", "deviations", "product"]
+"""How an engine's result compares with the row's NumPy reference: equal bits; equal values (a zero's sign is free);
+within the stated ulp of the true value; within rounding of a complex formula; within rounding of a sum (of squares)."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,12 @@ def pointwise(
     dtypes = of_kinds(kinds)
     samples = _unary(dtypes) if arity == 1 else _binary(dtypes)
     usable = tuple(d for d in sized if d in dtypes) or ("int32", "bool")
-    return Row(tuple(samples), Sized(usable, _same(arity)), _refused(name, arity, kinds), agreement)
+    return Row(
+        tuple(samples),
+        Sized(tuple((d,) * arity for d in usable), _same(arity)),
+        _refused(name, arity, kinds),
+        agreement,
+    )
 
 
 def _where() -> Row:
@@ -128,7 +133,7 @@ def _where() -> Row:
         (_type("int32", 3), _type("float32", 3), _type("float32", 3)), {}, DtypeError,
         "where: operands ['int32(3,)', 'float32(3,)', 'float32(3,)']; a bool and two of one dtype are needed here",
     )  # fmt: skip
-    return Row(tuple(samples()), Sized(("bool", "float32", "float32"), _same(3)), bad, "bits")
+    return Row(tuple(samples()), Sized((("bool", "float32", "float32"),), _same(3)), bad, "bits")
 
 
 def _astype() -> Row:
@@ -143,13 +148,14 @@ def _astype() -> Row:
             for shape in SHAPES:
                 yield Sample((filled(shape, source, 2),), {"dtype": np.dtype("float32")})
 
-    sized = Sized(("float32",), _same(1), lambda n, m: {"dtype": np.dtype("int16")})
+    sized = Sized((("float32",),), _same(1), lambda n, m: {"dtype": np.dtype("int16")})
     bad = BadCall((_type("float32", 3),), {"dtype": np.dtype("U3")}, DtypeError, "astype: dtype str96; no rule for it")
     return Row(tuple(samples()), sized, bad, "bits")
 
 
 REDUCED: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
-    ((1,), (0,)), ((7,), (0,)), ((3, 5), (0,)), ((3, 5), (1,)), ((3, 5), (0, 1)), ((2, 3, 4), (0, 2)), ((2, 3, 4), (1,)),
+    ((1,), (0,)), ((7,), (0,)), ((3, 5), (0,)), ((3, 5), (1,)), ((3, 5), (0, 1)), ((2, 3, 4), (0, 2)),
+    ((2, 3, 4), (1,)),
     ((0, 3), (1,)), ((1, 1), (0, 1)), ((4500,), (0,)), ((33, 2), (0,)),
 )  # fmt: skip
 EMPTY_REDUCED: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (((0,), (0,)), ((3, 0), (1,)), ((0, 0), (0,)))
@@ -172,10 +178,15 @@ def reduction(name: str, kinds: str, agreement: Agreement, *, empty: bool, wild:
             yield Sample((uniform((131, 5), dtype, 3),), {"axes": (0,), "keepdims": True})
 
     sized = Sized(
-        ("float32", "float64"), _same(1), lambda n, m: {"axes": (1,), "keepdims": False}, minimum=0 if empty else 1
+        (("float32",), ("float64",)),
+        _same(1),
+        lambda n, m: {"axes": (1,), "keepdims": False},
+        minimum=0 if empty else 1,
     )
     params = {"axes": (2,), "keepdims": False}
-    bad = BadCall((_type("float32", 3, 4),), params, ShapeError, f"{name}: axes (2,) for rank 2; each must be in [0, 2)")
+    bad = BadCall(
+        (_type("float32", 3, 4),), params, ShapeError, f"{name}: axes (2,) for rank 2; each must be in [0, 2)"
+    )
     return Row(tuple(samples()), sized, bad, agreement)
 
 
@@ -191,17 +202,23 @@ def _each_dtype(*calls: tuple[tuple[int, ...], Mapping[str, Any]]) -> tuple[Samp
 def _reshape() -> Row:
     samples = _each_dtype(
         ((6,), {"shape": (2, 3)}), ((2, 3), {"shape": (3, 2)}), ((2, 3, 4), {"shape": (6, 4)}), ((), {"shape": (1, 1)}),
-        ((1,), {"shape": ()}), ((0, 3), {"shape": (3, 0, 5)}), ((24,), {"shape": (2, 3, 4)}), ((4, 1, 3), {"shape": (4, 3)}),
+        ((1,), {"shape": ()}), ((0, 3), {"shape": (3, 0, 5)}), ((24,), {"shape": (2, 3, 4)}),
+        ((4, 1, 3), {"shape": (4, 3)}),
     )  # fmt: skip
-    sized = Sized(("float32",), _same(1), lambda n, m: {"shape": (m * n,)})
-    bad = BadCall((_type("float32", 2, 3),), {"shape": (4, 2)}, ShapeError, "reshape: 6 elements of (2, 3); 8 are needed for (4, 2)")
+    sized = Sized((("float32",),), _same(1), lambda n, m: {"shape": (m * n,)})
+    bad = BadCall(
+        (_type("float32", 2, 3),),
+        {"shape": (4, 2)},
+        ShapeError,
+        "reshape: 6 elements of (2, 3); 8 are needed for (4, 2)",
+    )
     return Row(samples, sized, bad, "bits")
 
 
 def _transpose() -> Row:
     calls: list[tuple[tuple[int, ...], Mapping[str, Any]]] = [((2, 3, 4), {"axes": p}) for p in permutations(range(3))]
     calls += [((), {"axes": ()}), ((3,), {"axes": (0,)}), ((0, 2), {"axes": (1, 0)}), ((1, 5), {"axes": (1, 0)})]
-    sized = Sized(("float32", "int8"), _same(1), lambda n, m: {"axes": (1, 0)})
+    sized = Sized((("float32",), ("int8",)), _same(1), lambda n, m: {"axes": (1, 0)})
     bad = BadCall(
         (_type("float32", 2, 3),), {"axes": (0, 0)}, ShapeError,
         "transpose: axes (0, 0) for rank 2; a permutation is needed",
@@ -211,11 +228,13 @@ def _transpose() -> Row:
 
 def _broadcast_to() -> Row:
     samples = _each_dtype(
-        ((), {"shape": (2, 3), "axes": ()}), ((3,), {"shape": (2, 3), "axes": (1,)}), ((2,), {"shape": (2, 3), "axes": (0,)}),
-        ((2, 1), {"shape": (2, 3), "axes": (0, 1)}), ((1,), {"shape": (0,), "axes": (0,)}), ((), {"shape": (), "axes": ()}),
+        ((), {"shape": (2, 3), "axes": ()}), ((3,), {"shape": (2, 3), "axes": (1,)}),
+        ((2,), {"shape": (2, 3), "axes": (0,)}),
+        ((2, 1), {"shape": (2, 3), "axes": (0, 1)}), ((1,), {"shape": (0,), "axes": (0,)}),
+        ((), {"shape": (), "axes": ()}),
         ((3, 2), {"shape": (3, 1, 2), "axes": (0, 2)}), ((1, 1), {"shape": (4, 1, 5), "axes": (1, 2)}),
     )  # fmt: skip
-    sized = Sized(("float32",), lambda n, m: ((n, 1),), lambda n, m: {"shape": (m, n, m), "axes": (1, 2)})
+    sized = Sized((("float32",),), lambda n, m: ((n, 1),), lambda n, m: {"shape": (m, n, m), "axes": (1, 2)})
     bad = BadCall(
         (_type("float32", 2, 3),), {"shape": (2, 3), "axes": (1, 0)}, ShapeError,
         "broadcast_to: axes (1, 0) for rank 2; one increasing axis per operand axis",
@@ -234,10 +253,13 @@ def _slice() -> Row:
         ((), _box((), (), ())), ((0, 3), _box((0, 2), (1, -1), (0, 3))), ((4, 5), _box((0, 2), (3, 1), (2, 1))),
     )  # fmt: skip
     sized = Sized(
-        ("float32",), _same(1), lambda n, m: _box((1, m - 1), (1, -1), (n - 1, m)), minimum=1
+        (("float32",),), _same(1), lambda n, m: _box((1, m - 1), (1, -1), (n - 1, m)), minimum=1
     )  # x[1:, ::-1]
     bad = BadCall(
-        (_type("float32", 2, 3),), _box((0,), (1,), (2,)), ShapeError, "slice: 1 sizes for rank 2; one per axis is needed"
+        (_type("float32", 2, 3),),
+        _box((0,), (1,), (2,)),
+        ShapeError,
+        "slice: 1 sizes for rank 2; one per axis is needed",
     )
     return Row(samples, sized, bad, "bits")
 
@@ -252,9 +274,7 @@ def _pad() -> Row:
             yield Sample((filled((1, 1), dtype, 4), fill), {"low": (0, 0), "high": (0, 0)})
             yield Sample((filled((), dtype, 5), fill), {"low": (), "high": ()})
 
-    sized = Sized(
-        ("float32", "float32"), lambda n, m: ((n, m), ()), lambda n, m: {"low": (1, n), "high": (m, 2)}
-    )
+    sized = Sized((("float32", "float32"),), lambda n, m: ((n, m), ()), lambda n, m: {"low": (1, n), "high": (m, 2)})
     bad = BadCall(
         (_type("float32", 2), _type("float64")), {"low": (1,), "high": (1,)}, DtypeError,
         "pad: fill float64() for float32(2,); a scalar of the same dtype is needed here",
@@ -271,9 +291,7 @@ def _concatenate() -> Row:
             ):  # fmt: skip
                 yield Sample(tuple(filled(s, dtype, k) for k, s in enumerate(shapes)), {"axis": axis})
 
-    sized = Sized(
-        ("float32",) * 3, lambda n, m: ((n, m), (m, m), (1, m)), lambda n, m: {"axis": 0}
-    )
+    sized = Sized((("float32",) * 3,), lambda n, m: ((n, m), (m, m), (1, m)), lambda n, m: {"axis": 0})
     bad = BadCall(
         (_type("float32", 2), _type("float64", 2)), {"axis": 0}, ShapeError,
         "concatenate: operands ['float32(2,)', 'float64(2,)']; one dtype and one rank are needed here",
@@ -283,7 +301,7 @@ def _concatenate() -> Row:
 
 def _iota() -> Row:
     shapes = (((4,), 0), ((2, 3), 0), ((2, 3), 1), ((0,), 0), ((1, 1), 1), ((200,), 0))
-    sized = Sized((), lambda n, m: (), lambda n, m: {"shape": (n, m), "axis": 1})
+    sized = Sized(((),), lambda n, m: (), lambda n, m: {"shape": (n, m), "axis": 1})
     bad = BadCall((), {"shape": (3,), "axis": 1}, ShapeError, "iota: axis 1 for rank 1; it must be in [0, 1)")
     return Row(tuple(Sample((), {"shape": s, "axis": a}) for s, a in shapes), sized, bad, "bits")
 
@@ -297,9 +315,7 @@ def _take() -> Row:
             ):  # fmt: skip
                 yield Sample((filled(shape, dtype, 1), np.array(indices, np.int64)), {"axis": axis})
 
-    sized = Sized(
-        ("float32", "int64"), lambda n, m: ((m, n), (n,)), lambda n, m: {"axis": 0}, minimum=1
-    )
+    sized = Sized((("float32", "int64"),), lambda n, m: ((m, n), (n,)), lambda n, m: {"axis": 0}, minimum=1)
     bad = BadCall(
         (_type("float32", 4), _type("int32", 2)), {"axis": 0}, DtypeError,
         "take: indices of dtype int32; int64 is needed here",
@@ -311,14 +327,17 @@ def _slice_update() -> Row:
     def samples() -> Iterator[Sample]:
         for dtype in DTYPES:
             for base, value, box in (
-                ((5,), (3,), _box((1,), (1,), (3,))), ((5,), (), _box((4,), (-2,), (3,))), ((4, 3), (2, 3), _box((0, 2), (3, -1), (2, 3))),
-                ((5,), (0,), _box((0,), (1,), (0,))), ((), (), _box((), (), ())), ((1, 1), (1, 1), _box((0, 0), (1, 1), (1, 1))),
+                ((5,), (3,), _box((1,), (1,), (3,))), ((5,), (), _box((4,), (-2,), (3,))),
+                ((4, 3), (2, 3), _box((0, 2), (3, -1), (2, 3))),
+                ((5,), (0,), _box((0,), (1,), (0,))), ((), (), _box((), (), ())),
+                ((1, 1), (1, 1), _box((0, 0), (1, 1), (1, 1))),
                 ((0, 2), (0, 1), _box((0, 1), (1, 1), (0, 1))), ((4, 3), (), _box((1, 0), (1, 1), (2, 3))),
             ):  # fmt: skip
                 yield Sample((filled(base, dtype, 1), filled(value, dtype, 2)), box)
 
     sized = Sized(
-        ("float32", "float32"), lambda n, m: ((n, m), (n - 1, m)), lambda n, m: _box((1, m - 1), (1, -1), (n - 1, m)),
+        (("float32", "float32"),), lambda n, m: ((n, m), (n - 1, m)), lambda n,
+        m: _box((1, m - 1), (1, -1), (n - 1, m)),
         minimum=1,
     )  # fmt: skip
     bad = BadCall(
@@ -337,7 +356,7 @@ def _matmul() -> Row:
             ):  # fmt: skip
                 yield Sample((filled(a, dtype, 1), filled(b, dtype, 2)))
 
-    sized = Sized(("float32", "float32"), lambda n, m: ((n, m), (m, n)))
+    sized = Sized((("float32", "float32"),), lambda n, m: ((n, m), (m, n)))
     bad = BadCall(
         (_type("float32", 2, 3), _type("float32", 3)), {}, ShapeError,
         "matmul: operands float32(2, 3) and float32(3,); equal dtypes and equal ranks of at least 2 are needed here",
@@ -350,11 +369,18 @@ def _mask_select() -> Row:
 
     def samples() -> Iterator[Sample]:
         for dtype in DTYPES:
-            for shape, mask in (((5,), (5,)), ((3, 4), (3, 4)), ((3, 4), (3,)), ((0,), (0,)), ((1,), (1,)), ((2, 0), (2,))):
+            for shape, mask in (
+                ((5,), (5,)),
+                ((3, 4), (3, 4)),
+                ((3, 4), (3,)),
+                ((0,), (0,)),
+                ((1,), (1,)),
+                ((2, 0), (2,)),
+            ):
                 yield Sample((filled(shape, dtype, 1), uniform(mask, "bool", 2)), extent)
             yield Sample((filled((4,), dtype, 3), np.zeros(4, bool)), extent)
 
-    sized = Sized(("float32", "bool"), _same(2), lambda n, m: extent)
+    sized = Sized((("float32", "bool"),), _same(2), lambda n, m: extent)
     bad = BadCall(
         (_type("float32", 4), _type("int32", 4)), extent, ShapeError,
         "mask_select: mask int32(4,) for float32(4,); a bool array over the leading axes is needed here",
@@ -365,10 +391,18 @@ def _mask_select() -> Row:
 def _cumsum() -> Row:
     def samples() -> Iterator[Sample]:
         for dtype in of_kinds("iufc"):
-            for shape, axis in (((5,), 0), ((3, 4), 0), ((3, 4), 1), ((0,), 0), ((1, 1), 1), ((2, 3, 2), 1), ((300,), 0)):
+            for shape, axis in (
+                ((5,), 0),
+                ((3, 4), 0),
+                ((3, 4), 1),
+                ((0,), 0),
+                ((1, 1), 1),
+                ((2, 3, 2), 1),
+                ((300,), 0),
+            ):
                 yield Sample((filled(shape, dtype, 1),), {"axis": axis})
 
-    sized = Sized(("float32",), _same(1), lambda n, m: {"axis": 1})
+    sized = Sized((("float32",),), _same(1), lambda n, m: {"axis": 1})
     bad = BadCall((_type("float32", 4),), {"axis": 1}, ShapeError, "cumsum: axis 1 for rank 1; it must be in [0, 1)")
     return Row(tuple(samples()), sized, bad, "bits")
 
@@ -385,7 +419,8 @@ def _scatter() -> Row:
                 yield Sample((filled(base, dtype, 1), index, filled(window, dtype, 2)), {"axis": axis, "mode": mode})
 
     sized = Sized(
-        ("float32", "int64", "float32"), lambda n, m: ((m, n), (n,), (n, n)), lambda n, m: {"axis": 0, "mode": "add"},
+        (("float32", "int64", "float32"),), lambda n, m: ((m, n), (n,), (n, n)), lambda n,
+        m: {"axis": 0, "mode": "add"},
         minimum=1,
     )  # fmt: skip
     bad = BadCall(
@@ -402,7 +437,7 @@ def _mask_update() -> Row:
                 mask = uniform(mask_shape, "bool", 1)
                 yield Sample((filled(shape, dtype, 2), mask, filled((int(mask.sum()),), dtype, 3)))
 
-    sized = Sized(("float32", "bool", "float32"), lambda n, m: ((n, m), (n, m), (1,)))
+    sized = Sized((("float32", "bool", "float32"),), lambda n, m: ((n, m), (n, m), (1,)))
     bad = BadCall(
         (_type("float32", 4), _type("int32", 4), _type("float32", 2)), {}, ShapeError,
         "mask_update: mask int32(4,) for float32(4,); a bool array over the leading axes is needed here",
@@ -419,7 +454,7 @@ def _numpy_call() -> Row:
         samples.append(Sample((filled((4, 3), dtype, 1),), call("sort", (4, 3), dtype, axis=0)))
         samples.append(Sample((filled((5,), dtype, 2), filled((5,), dtype, 3)), call("fmax", (5,), dtype)))
         samples += [Sample((filled((n,), dtype, 4),), call("sort", (n,), dtype)) for n in (0, 1)]
-    sized = Sized(("float32",), _same(1), lambda n, m: call("sort", (n, m), "float32", axis=1))
+    sized = Sized((("float32",),), _same(1), lambda n, m: call("sort", (n, m), "float32", axis=1))
     bad = BadCall(
         (_type("float32", 3),), {"function": "sort", "static": (), "shape": (3,), "dtype": np.dtype(object)},
         DtypeError, "numpy_call: sort gives dtype object; no rule for it",
@@ -454,7 +489,7 @@ SAMPLES: dict[str, Row] = {
     "min": reduction("min", "biufc", "values", empty=False),
     "argmax": reduction("argmax", "biuf", "bits", empty=False),
     "argmin": reduction("argmin", "biuf", "bits", empty=False),
-    "squared_deviations": reduction("squared_deviations", "fc", "sum", empty=False, wild=False),
+    "squared_deviations": reduction("squared_deviations", "fc", "deviations", empty=False, wild=False),
     "reshape": _reshape(),
     "transpose": _transpose(),
     "broadcast_to": _broadcast_to(),

@@ -20,7 +20,20 @@ def of_kinds(kinds: str) -> tuple[str, ...]:
 
 def _float_corners(dtype: np.dtype[Any]) -> list[Any]:
     info = np.finfo(dtype)
-    finite = [0.0, 1.0, 0.5, 1.5, 2.5, 3.0, info.smallest_subnormal, info.tiny, info.max, info.eps, 1 + info.eps, 100.25]
+    finite = [
+        0.0,
+        1.0,
+        0.5,
+        1.5,
+        2.5,
+        3.0,
+        info.smallest_subnormal,
+        info.tiny,
+        info.max,
+        info.eps,
+        1 + info.eps,
+        100.25,
+    ]
     return [np.nan, np.inf, -np.inf] + [s * v for v in finite for s in (1, -1)]
 
 

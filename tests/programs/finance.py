@@ -1,4 +1,4 @@
-"""Option prices after Black and Scholes (1973), with the normal distribution's polynomial of Abramowitz and Stegun, 26.2.17."""
+"""Option prices after Black and Scholes (1973); the normal distribution by Abramowitz and Stegun, 26.2.17."""
 
 import numpy as np
 

@@ -22,7 +22,20 @@ Array: TypeAlias = np.ndarray[Any, Any]
 Choose: TypeAlias = Callable[[int], int]
 """``choose(n)`` is a whole number in [0, n)."""
 
-ARGUMENT_DTYPES = ("float64", "float32", "int64", "int32", "float64", "float32", "bool", "uint8", "int8", "float16", "complex64", "complex128")
+ARGUMENT_DTYPES = (
+    "float64",
+    "float32",
+    "int64",
+    "int32",
+    "float64",
+    "float32",
+    "bool",
+    "uint8",
+    "int8",
+    "float16",
+    "complex64",
+    "complex128",
+)
 ORDERS = ("C", "F", "strided", "reversed", "offset")
 LARGEST = 100.0
 
@@ -56,9 +69,9 @@ class RandomProgram:
         lines = [f"def f({names}):", *(f"    {line}" for line in self.body), f"    return {', '.join(self.results)},"]
         return "\n".join(lines) + "\n"
 
-    def function(self) -> Callable[..., tuple[Any, ...]]:
-        """A new function object at each call."""
-        scope: dict[str, Any] = {"np": np, "__name__": "random_program"}
+    def function(self, module: Any = np) -> Callable[..., tuple[Any, ...]]:
+        """A new function object at each call; ``module`` is what it knows as np."""
+        scope: dict[str, Any] = {"np": module, "__name__": "random_program"}
         exec(compile(self.source, "<random program>", "exec"), scope)
         made: Callable[..., tuple[Any, ...]] = scope["f"]
         return made
@@ -74,7 +87,13 @@ class RandomProgram:
             texts = [
                 f"laid_out(np.array({x.tolist()!r}, {a.dtype!r}).reshape({x.shape}), {a.order!r})" for a, x in arrays
             ]
-            calls += ["arguments = (", *(f"    {t}," for t in texts), ")", "print(f(*arguments))", "print(g(*arguments))"]
+            calls += [
+                "arguments = (",
+                *(f"    {t}," for t in texts),
+                ")",
+                "print(f(*arguments))",
+                "print(g(*arguments))",
+            ]
         imports = "import numpy as np\nimport tenferro as tn\nfrom typing import Any\n\n"
         return "\n".join([imports, inspect.getsource(laid_out), "", self.source, "", "g = tn.jit(f)", *calls]) + "\n"
 

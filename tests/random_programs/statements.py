@@ -70,7 +70,8 @@ def unary(state: State) -> Proposal | None:
         return None
     x, n = state.value(a), a.name
     template = state.one_of(
-        "-{}", "np.abs({})", "~{}", "np.conj({})", "+{}", "np.exp({} * 0.25)", "np.sin({})", "np.cos({})", "np.tanh({})",
+        "-{}", "np.abs({})", "~{}", "np.conj({})", "+{}", "np.exp({} * 0.25)", "np.sin({})", "np.cos({})",
+        "np.tanh({})",
         "np.sqrt(np.abs({}) + 1)", "np.log(np.abs({}) + 1)", "({}) ** 2", "np.square({})",
     )  # fmt: skip
     elementary = any(f in template for f in ("exp", "sin", "cos", "tanh", "log"))
@@ -82,7 +83,9 @@ def unary(state: State) -> Proposal | None:
 
 
 def convert(state: State) -> Proposal | None:
-    target = state.one_of("np.float32", "np.float64", "np.int32", "bool", "np.complex64", "float", "np.int8", "np.float16")
+    target = state.one_of(
+        "np.float32", "np.float64", "np.int32", "bool", "np.complex64", "float", "np.int8", "np.float16"
+    )
     integral = target in ("np.int32", "bool", "np.int8")
     a = state.pick(_exact if integral else _fixed)
     if a is None or (state.value(a).dtype.kind == "c" and "complex" not in target):
@@ -90,7 +93,10 @@ def convert(state: State) -> Proposal | None:
     if state.value(a).dtype.kind == "f" and target == "np.int8":
         return None  # NumPy's result out of range depends on the machine
     error = a.family.error
-    return Proposal(f"{a.name}.astype({target})", max(error, epsilon(np.dtype(target[3:]))) if error and "np." in target and not integral else error)
+    return Proposal(
+        f"{a.name}.astype({target})",
+        max(error, epsilon(np.dtype(target[3:]))) if error and "np." in target and not integral else error,
+    )
 
 
 def choice(state: State) -> Proposal | None:
@@ -122,7 +128,9 @@ def reduction(state: State) -> Proposal | None:
     error = a.family.error
     if function == "var" or (function in ("sum", "mean") and x.dtype.kind == "c"):
         error = max(error, epsilon(x.dtype), epsilon(np.dtype(np.float64)))
-    text = f"{a.name}.{function}(axis={axis}{keep})" if state.choose(2) else f"np.{function}({a.name}, axis={axis}{keep})"
+    text = (
+        f"{a.name}.{function}(axis={axis}{keep})" if state.choose(2) else f"np.{function}({a.name}, axis={axis}{keep})"
+    )
     loose = a.loose and axis != "None" and x.ndim > 1
     if a.loose and function not in ("sum",):
         return None  # of no elements
@@ -147,7 +155,8 @@ def reshape(state: State) -> Proposal | None:
     if a is None:
         return None
     template = state.one_of(
-        "{}.reshape(-1)", "{}.ravel()", "{}.reshape({}.shape[::-1])", "{}.reshape({}.shape + (1,))", "{}.reshape(1, -1)",
+        "{}.reshape(-1)", "{}.ravel()", "{}.reshape({}.shape[::-1])", "{}.reshape({}.shape + (1,))",
+        "{}.reshape(1, -1)",
         "{}.reshape(-1, {}.shape[-1])", "np.broadcast_to({}, (3,) + {}.shape)", "{}.T.reshape(-1)",
     )  # fmt: skip
     return Proposal(template.replace("{}", a.name), a.family.error, view_of=a, owned=False, freezes=True)
@@ -159,7 +168,8 @@ def joined(state: State) -> Proposal | None:
     if a is None or b is None:
         return None
     template = state.one_of(
-        "np.concatenate([{a}, {b}])", "np.concatenate([{a}, {b}, {a}], axis=-1)", "np.stack([{a}, {b}])", "np.pad({a}, 1)",
+        "np.concatenate([{a}, {b}])", "np.concatenate([{a}, {b}, {a}], axis=-1)", "np.stack([{a}, {b}])",
+        "np.pad({a}, 1)",
         "np.pad({a}, (1, 2))", "np.stack([{a}, {a}], axis=-1)", "np.concatenate([{a}[1:], {a}[:1]])",
     )  # fmt: skip
     return Proposal(template.format(a=a.name, b=b.name), _error_of(state, a, b))
@@ -171,7 +181,8 @@ def indexed(state: State) -> Proposal | None:
         return None
     template = state.one_of(
         "np.take({}, [0, -1, 0], axis=0)", "np.take({}, np.arange({}.shape[0]) // 2, axis=0)", "{}[[0, -1]]",
-        "{}[np.arange({}.shape[0])[::-1]]", "np.take({}, [[0], [-1]], axis=-1)", "np.cumsum({}, axis=0)", "np.cumsum({})",
+        "{}[np.arange({}.shape[0])[::-1]]", "np.take({}, [[0], [-1]], axis=-1)", "np.cumsum({}, axis=0)",
+        "np.cumsum({})",
     )  # fmt: skip
     return Proposal(template.replace("{}", a.name), a.family.error, sums=a if "cumsum" in template else None)
 
@@ -182,7 +193,8 @@ def created(state: State) -> Proposal | None:
         return None
     template = state.one_of(
         "np.zeros({}.shape)", "np.zeros_like({})", "{}.copy()", "np.ones({}.shape, {}.dtype)", "np.full({}.shape, 2)",
-        "np.arange({}.shape[0])", "np.array({})", "np.arange({}.size).reshape({}.shape)", "np.zeros(({}.shape[0], 2), int)",
+        "np.arange({}.shape[0])", "np.array({})", "np.arange({}.size).reshape({}.shape)",
+        "np.zeros(({}.shape[0], 2), int)",
     )  # fmt: skip
     fresh_only = "copy" in template or "np.array(" in template
     return Proposal(template.replace("{}", a.name), a.family.error if fresh_only else 0.0)
@@ -229,7 +241,8 @@ def write(state: State) -> Proposal | None:
 
 
 STATEMENTS: tuple[Callable[[State], Proposal | None], ...] = (
-    binary, binary, binary, unary, unary, jump, choice, convert, reduction, reduction, view, view, reshape, joined, indexed,
+    binary, binary, binary, unary, unary, jump, choice, convert, reduction, reduction, view, view, reshape, joined,
+    indexed,
     created, created, write, write, write, selected, product,
 )  # fmt: skip
 

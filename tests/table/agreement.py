@@ -1,4 +1,4 @@
-"""How two arrays are compared: an actual and an expected array in, an explanation out where they disagree (else None)."""
+"""How two arrays are compared: actual and expected in, an explanation out where they disagree (else None)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ def _first(differs: Array, actual: Array, expected: Array) -> str | None:
     if not differs.any():
         return None
     where = tuple(int(i) for i in np.argwhere(differs)[0])
-    return f"{int(differs.sum())} of {differs.size} differ, first at {where}: {actual[where]!r}; expected {expected[where]!r}"
+    found = f"{actual[where]!r}; expected {expected[where]!r}"
+    return f"{int(differs.sum())} of {differs.size} differ, first at {where}: {found}"
 
 
 def bits(actual: Array, expected: Array) -> str | None:
@@ -80,7 +81,7 @@ def close(actual: Array, expected: Array, *, epsilons: float, scale: Array | flo
 def ulps(actual: Array, exact: Any, dtype: np.dtype[Any]) -> Array:
     """The error of real values in units of the last place of the exact value; ``exact`` has more digits than dtype.
 
-    One ulp at y is the spacing of dtype's numbers in y's binade: 2^max(e − p + 1, e_min − p + 1) for |y| in [2^e, 2^(e+1))."""
+    One ulp at y in [2^e, 2^(e+1)) is the spacing of dtype there: 2^(max(e, e_min) − p + 1)."""
     info = np.finfo(dtype)
     wide = np.asarray(exact, np.longdouble)
     with np.errstate(all="ignore"):
@@ -108,6 +109,9 @@ def by_agreement(kind: Agreement, actual: Array, expected: Array, operands: tupl
         case "sum":
             total = float(sum(np.abs(x.astype(np.complex128)).sum() for x in operands))
             return close(actual, expected, epsilons=4, scale=total)
+        case "deviations":
+            squares = float(sum((np.abs(x.astype(np.complex128)) ** 2).sum() for x in operands))
+            return close(actual, expected, epsilons=8, scale=squares)
         case "product":
             a, b = (np.abs(x).astype(np.float64) for x in operands)
             return close(actual, expected, epsilons=2 * a.shape[-1] + 2, scale=np.matmul(a, b))

@@ -1,0 +1,30 @@
+"""Random programs: NumPy, jitted (one program at three sizes), fresh, eager, threaded and the reference engine agree.
+
+``python tools/fuzz.py`` runs the same generator for as long as one likes."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+from tests.random_programs.compare import disagreements
+from tests.random_programs.generator import RandomProgram, generate
+from tests.random_programs.kept import KEPT
+from tests.random_programs.statements import propose
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> RandomProgram:
+    return generate(lambda n: draw(st.integers(0, n - 1)), propose)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+@given(program=programs())
+def test_every_way_of_running_agrees(program: RandomProgram) -> None:
+    found = disagreements(program)
+    assert not found, "\n".join([*found, program.runnable(), repr(program)])
+
+
+@pytest.mark.parametrize("program", KEPT, ids=lambda p: p.body[-1])
+def test_programs_that_once_failed(program: RandomProgram) -> None:
+    assert not disagreements(program), program.runnable()

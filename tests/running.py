@@ -1,0 +1,66 @@
+"""Programs run on engines directly, below ``jit``: an op and operand types in; a program, a plan, outputs out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from tenferro.engines.engine import Engine, Executable
+from tenferro.lowering import lower
+from tenferro.tracer.config import Config, config
+from tenferro.tracer.op import Op
+from tenferro.tracer.program import ArrayType, Operation, Params, ProgramInput, SemanticProgram, Value
+
+Array = np.ndarray[Any, Any]
+ENGINES = ("reference:0", "cpu:0")
+
+
+def one_op(
+    op: Op, types: Sequence[ArrayType], params: Mapping[str, Any], carriers: Sequence[ArrayType] = ()
+) -> SemanticProgram:
+    """The program that applies one op to its arguments and returns fresh arrays. ``carriers`` are further inputs that
+    no operation reads: sizes may come from them."""
+    inputs = tuple(Value(k, t) for k, t in enumerate((*types, *carriers)))
+    inferred = op.infer(types, Params(**params))
+    outputs = tuple(Value(len(inputs) + k, t) for k, t in enumerate(inferred))
+    return SemanticProgram(
+        name=op.name,
+        inputs=tuple(ProgramInput(v, "argument", f"x{v.id}") for v in inputs),
+        operations=(Operation(op, inputs[: len(types)], Params(**params), outputs),),
+        outputs=outputs,
+        aliases=tuple(range(len(outputs))),
+    )
+
+
+@cache
+def engine(engine_id: str) -> Engine:
+    match engine_id:
+        case "reference:0":
+            from tenferro.engines.reference import ReferenceEngine
+
+            return ReferenceEngine()
+        case "cpu:0":
+            from tenferro.engines.cpu.engine import CpuEngine
+
+            return CpuEngine()
+        case _:
+            raise ValueError(f"no engine {engine_id!r}")
+
+
+def settings(**changes: Any) -> Config:
+    """The process's settings with some of them changed."""
+    return replace(config(), **changes)
+
+
+def executable(program: SemanticProgram, engine_id: str) -> Executable:
+    return engine(engine_id).compile(lower(program, config()))
+
+
+def outputs_of(made: Executable, operands: Sequence[Any]) -> list[Array]:
+    """The outputs of one run; whatever NumPy would warn of is not what these tests are about."""
+    with np.errstate(all="ignore"):
+        return made.run(list(operands)).outputs
