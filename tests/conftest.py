@@ -18,6 +18,10 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 ROOT = Path(__file__).resolve().parent.parent
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-snapshots", action="store_true", help="rewrite the texts in tests/snapshots")
+
+
 @pytest.fixture(scope="session")
 def root() -> Path:
     """The project's root folder."""

@@ -64,3 +64,12 @@ def outputs_of(made: Executable, operands: Sequence[Any]) -> list[Array]:
     """The outputs of one run; whatever NumPy would warn of is not what these tests are about."""
     with np.errstate(all="ignore"):
         return made.run(list(operands)).outputs
+
+
+CPU_WAYS = tuple(f"{bits} bits, level {tier}" for bits in (512, 256, 128) for tier in ("0", "2"))
+
+
+def way(program: SemanticProgram, name: str) -> Executable:
+    """The program on a CPU engine of a given vector width and code generation level."""
+    bits, tier = int(name.split()[0]), name.split()[-1]
+    raise NotImplementedError((bits, tier))

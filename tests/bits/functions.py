@@ -93,7 +93,8 @@ def picked(x, y):
 
 
 FUNCTIONS: tuple[Callable[..., Any], ...] = (
-    axpy, gelu, log_return, waves, exp_sum, softmax, softmax_leading, layer_norm, deviations, sums, extremes, stencil, chain,
+    axpy, gelu, log_return, waves, exp_sum, softmax, softmax_leading, layer_norm, deviations, sums, extremes, stencil,
+    chain,
     glued, converted, spiral, picked,
 )  # fmt: skip
 POINTWISE = (axpy, gelu, log_return, waves, chain, converted, spiral)

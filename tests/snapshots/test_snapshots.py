@@ -1,0 +1,45 @@
+"""Every stage of the functions of ``tests/bits`` as text, beside this file: a change in the pipeline shows as a diff.
+
+``pytest --update-snapshots`` rewrites the files. User lines are left out, since they move with the functions' file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tenferro as tn
+from tests.bits.functions import FUNCTIONS, Inputs
+
+FOLDER = Path(__file__).parent
+STAGES = ("program", "exec", "regions")
+
+
+def stages(function: Callable[..., Any]) -> str:
+    lowered = tn.jit(function).lower(*Inputs((7, 12), "float32").arrays())
+    text = "\n\n".join(f"== {stage}\n{lowered.as_text(stage)}" for stage in STAGES)
+    return re.sub(r"\s+# \S*functions\.py:\d+", "", text) + "\n"
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
+def test_stages(function: Callable[..., Any], request: pytest.FixtureRequest) -> None:
+    file, found = FOLDER / f"{function.__name__}.txt", stages(function)
+    if request.config.getoption("--update-snapshots"):
+        file.write_text(found)
+    assert file.exists(), f"{file.name} is missing; pytest --update-snapshots writes it"
+    assert found == file.read_text(), f"{file.name} is out of date; if it should be, pytest --update-snapshots"
+
+
+def test_there_are_fifteen_functions_and_no_stray_file() -> None:
+    assert len(FUNCTIONS) >= 15
+    assert {f.stem for f in FOLDER.glob("*.txt")} == {f.__name__ for f in FUNCTIONS}
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
+def test_stages_do_not_depend_on_history(function: Callable[..., Any]) -> None:
+    """A second, independent trace of the same function gives the same text."""
+    assert stages(function) == stages(function)

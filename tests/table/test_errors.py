@@ -1,0 +1,108 @@
+"""A bad call of every row as users write it: the error's class, what it found and needed, and the user's line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tenferro as tn
+from tenferro.tracer.errors import TenferroError
+from tenferro.tracer.ops import OPS
+
+A3, A4, M23 = np.ones(3), np.ones(4), np.ones((2, 3))
+I3, B3, C3 = np.arange(3), np.ones(3, bool), np.ones(3, complex)
+
+Bad = tuple[Callable[..., Any], tuple[Any, ...], type[Exception], str]
+
+# Each lambda stands on one line: that line is the user's line that the error must name.
+BAD_CALLS: dict[str, Bad] = {
+    "add": (lambda x, y: x + y, (A3, A4), ValueError, r"^add: .*\(3,\).*\(4,\)"),
+    "subtract": (lambda x, y: x - y, (B3, B3), TypeError, r"^subtract: .*bool"),
+    "multiply": (lambda x, y: x * y, (M23, A4), ValueError, r"^multiply: .*\(2, 3\).*\(4,\)"),
+    "divide": (lambda x, y: x / y, (A3, A4), ValueError, r"^divide: .*\(3,\).*\(4,\)"),
+    "floor_divide": (lambda x, y: x // y, (C3, C3), TypeError, r"^floor_divide: .*complex128"),
+    "remainder": (lambda x, y: x % y, (C3, C3), TypeError, r"^remainder: .*complex128"),
+    "negative": (lambda x: -x, (B3,), TypeError, r"^negative: .*bool"),
+    "maximum": (lambda x, y: np.maximum(x, y), (A3, A4), ValueError, r"^maximum: .*\(3,\).*\(4,\)"),
+    "minimum": (lambda x, y: np.minimum(x, y), (A3, A4), ValueError, r"^minimum: .*\(3,\).*\(4,\)"),
+    "equal": (lambda x, y: x == y, (A3, A4), ValueError, r"^equal: .*\(3,\).*\(4,\)"),
+    "not_equal": (lambda x, y: x != y, (A3, A4), ValueError, r"^not_equal: .*\(3,\).*\(4,\)"),
+    "less": (lambda x, y: x < y, (A3, A4), ValueError, r"^less: .*\(3,\).*\(4,\)"),
+    "less_equal": (lambda x, y: x <= y, (A3, A4), ValueError, r"^less_equal: .*\(3,\).*\(4,\)"),
+    "bitwise_and": (lambda x, y: x & y, (A3, A3), TypeError, r"^bitwise_and: .*float64"),
+    "bitwise_or": (lambda x, y: x | y, (A3, A3), TypeError, r"^bitwise_or: .*float64"),
+    "bitwise_xor": (lambda x, y: x ^ y, (A3, A3), TypeError, r"^bitwise_xor: .*float64"),
+    "invert": (lambda x: ~x, (A3,), TypeError, r"^invert: .*float64"),
+    "where": (lambda x, y: np.where(x > 0, x, y), (A3, A4), ValueError, r"^where: .*\(3,\).*\(4,\)"),
+    "astype": (lambda x: x.astype("U3"), (A3,), TypeError, r"^astype: .*"),
+    "sum": (lambda x: x.sum(axis=2), (M23,), ValueError, r"^sum: axis 2"),
+    "max": (lambda x: x.max(axis=-3), (M23,), ValueError, r"^max: axis -3"),
+    "min": (lambda x: x[:0].min(), (A3,), ValueError, r"^min: .*"),
+    "argmax": (lambda x: x[:0].argmax(), (A3,), ValueError, r"^argmax: .*"),
+    "argmin": (lambda x: x.argmin(axis=1), (A3,), ValueError, r"^argmin: axis 1"),
+    "squared_deviations": (lambda x: x.var(axis=1), (A3,), ValueError, r"^var: axis 1"),
+    "reshape": (lambda x: x.reshape(4, 2), (M23,), ValueError, r"^reshape: .*\(2, 3\).*\(4, 2\)"),
+    "transpose": (lambda x: np.transpose(x, (0, 0)), (M23,), ValueError, r"^transpose: axes \(0, 0\)"),
+    "broadcast_to": (lambda x: np.broadcast_to(x, (2, 4)), (A3,), ValueError, r"^broadcast_to: .*\(3,\).*\(2, 4\)"),
+    "slice": (lambda x: x[0, 0], (A3,), IndexError, r"^.*2 .*rank 1|^.*too many"),
+    "pad": (lambda x: np.pad(x, -1), (A3,), ValueError, r"^pad: .*-1"),
+    "concatenate": (lambda x, y: np.concatenate([x, y]), (A3, M23), ValueError, r"^concatenate: .*"),
+    "take": (lambda x: np.take(x, 0.5), (A3,), TypeError, r"^take: .*float"),
+    "matmul": (lambda x, y: x @ y, (M23, A4), ValueError, r"^matmul: .*\(2, 3\).*\(4,\)"),
+    "mask_select": (lambda x, y: x[y > 0], (A3, A4), IndexError, r"^.*\(4,\).*\(3,\)|^.*\(3,\).*\(4,\)"),
+    "cumsum": (lambda x: np.cumsum(x, axis=1), (A3,), ValueError, r"^cumsum: axis 1"),
+}
+WITHOUT = {
+    "copy", "absolute", "conjugate", "real", "imag", "exp", "log", "sin", "cos", "tanh", "sqrt", "iota", "slice_update",
+    "scatter", "mask_update", "numpy_call",
+}  # fmt: skip
+"""Rows that refuse nothing a user can write, or that users reach only through the assignments tested below."""
+
+
+def test_every_row_has_a_bad_call_or_none() -> None:
+    assert set(BAD_CALLS) | WITHOUT == set(OPS)
+    assert not set(BAD_CALLS) & WITHOUT
+
+
+@pytest.mark.parametrize("name", BAD_CALLS)
+def test_bad_call(name: str) -> None:
+    function, arguments, error, text = BAD_CALLS[name]
+    jitted = tn.jit(function)
+    with pytest.raises(error, match=text) as caught:
+        jitted(*arguments)
+    assert isinstance(caught.value, TenferroError)
+    assert str(caught.value).endswith(f"test_errors.py:{function.__code__.co_firstlineno})")
+
+
+def _assign(x: Any, index: Any, value: Any) -> Any:
+    out = x.copy()
+    out[index] = value
+    return out
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "error"),
+    [
+        (lambda x, y: _assign(x, slice(1, None), y), (A3, A4), ValueError),
+        (lambda x, y: _assign(x, y, x), (A4, I3), ValueError),
+        (lambda x, y: _assign(x, y > 0, 1.0), (A3, A4), IndexError),
+        (lambda x, y: _assign(x, 7, y), (A3, 1.0), IndexError),
+        (lambda x, y: _assign(x, slice(None), y), (I3, C3), TypeError),
+    ],
+)
+def test_bad_assignment(function: Callable[..., Any], arguments: tuple[Any, ...], error: type[Exception]) -> None:
+    with pytest.raises(error) as caught:
+        tn.jit(function)(*arguments)
+    assert isinstance(caught.value, TenferroError)
+    line = _assign.__code__.co_firstlineno + 2
+    assert str(caught.value).endswith(f"test_errors.py:{line})")
+
+
+def test_the_next_call_works() -> None:
+    jitted = tn.jit(lambda x, y: x + y)
+    with pytest.raises(ValueError, match="^add: "):
+        jitted(A3, A4)
+    np.testing.assert_array_equal(jitted(A3, A3), [2, 2, 2])
