@@ -1,0 +1,42 @@
+"""Lowering: a SemanticProgram goes in, a Plan of regions, calls and views comes out.
+
+``lower`` is the pipeline: passes, staging, fusion. Each of them can be called alone.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from tenferro.lowering.checker import check
+from tenferro.lowering.fusion import plan
+from tenferro.lowering.passes import PASSES
+from tenferro.lowering.plan import Plan
+from tenferro.lowering.stage import stage
+from tenferro.tracer.program import SemanticProgram
+
+
+class LoweringConfig(Protocol):
+    """What lowering reads of the configuration."""
+
+    @property
+    def check(self) -> bool:
+        """Whether the checker runs after each pass."""
+
+
+def simplify(program: SemanticProgram, config: LoweringConfig | None = None) -> SemanticProgram:
+    """Run all passes. With ``config.check`` a pass that breaks the program is named in a CheckError."""
+    for name, run in PASSES:
+        program = run(program)
+        if config is not None and config.check:
+            check(program, after=name)
+    return program
+
+
+def lower(program: SemanticProgram, config: LoweringConfig | None = None) -> Plan:
+    """From a traced program to the plan that an engine compiles."""
+    if config is not None and config.check:
+        check(program)
+    return plan(stage(simplify(program, config)))
+
+
+__all__ = ["PASSES", "LoweringConfig", "lower", "simplify"]

@@ -1,0 +1,88 @@
+"""The checker of SemanticPrograms: in goes a program, out comes nothing, or a CheckError that shows where it is broken.
+
+It re-derives what the program states of itself: dense ids in order of definition, the type of every operation from its
+row's rule, operands that exist and are defined before they are read, and one alias entry per output.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from tenferro.tracer.errors import CheckError, TenferroError
+from tenferro.tracer.program import ArrayType, Operation, Params, SemanticProgram, Value
+
+NEIGHBOURS = 5
+
+
+def check(program: SemanticProgram, after: str = "tracing") -> None:
+    """Raise CheckError, naming ``after`` (the pass that ran last), if the program is malformed."""
+    types: list[ArrayType] = []
+    for number, i in enumerate(program.inputs):
+        if i.value.id != number:
+            _blame(program, after, None, f"input {i.name} is {i.value}; %{number} is needed")
+        types.append(i.value.type)
+    for number, operation in enumerate(program.operations):
+        _check_operation(program, after, number, operation, types)
+    for o in program.outputs:
+        if isinstance(o, Value) and not (0 <= o.id < len(types) and _same(o.type, types[o.id])):
+            _blame(program, after, None, f"output {o}: {o.type} is not defined with that type")
+    _check_aliases(program, after)
+
+
+def _check_operation(
+    program: SemanticProgram, after: str, number: int, operation: Operation, types: list[ArrayType]
+) -> None:
+    for x in operation.inputs:
+        if isinstance(x, Value):
+            if not 0 <= x.id < len(types):
+                _blame(program, after, number, f"{x} is read before it is defined")
+            if not _same(x.type, types[x.id]):
+                _blame(program, after, number, f"{x} is read as {x.type} but defined as {types[x.id]}")
+    try:
+        derived = operation.op.infer([x.type for x in operation.inputs], operation.params)
+    except (TenferroError, KeyError, ValueError, IndexError) as error:
+        _blame(program, after, number, f"its type cannot be derived ({error!r})", error)
+    if len(derived) != len(operation.outputs):
+        _blame(program, after, number, f"{len(operation.outputs)} outputs; {len(derived)} are derived")
+    for out, found in zip(operation.outputs, derived, strict=True):
+        if out.id != len(types):
+            _blame(program, after, number, f"{out} is defined; %{len(types)} is next")
+        if not _same(out.type, found):
+            _blame(program, after, number, f"{out} is stated as {out.type} but derived as {found}")
+        types.append(out.type)
+    _check_broadcast(program, after, number, operation)
+
+
+def _check_broadcast(program: SemanticProgram, after: str, number: int, operation: Operation) -> None:
+    """``broadcast_to`` derives its shape from its parameters alone, so the axes that it stretches are checked here."""
+    if operation.op.name != "broadcast_to":
+        return
+    params: Params = operation.params
+    for n, axis in zip(operation.inputs[0].type.shape, params["axes"], strict=True):
+        if n not in (1, params["shape"][axis]):
+            _blame(program, after, number, f"size {n} does not stretch to {params['shape'][axis]} along axis {axis}")
+
+
+def _check_aliases(program: SemanticProgram, after: str) -> None:
+    if len(program.aliases) != len(program.outputs):
+        _blame(program, after, None, f"{len(program.aliases)} aliases for {len(program.outputs)} outputs")
+    for o, group in zip(program.outputs, program.aliases, strict=True):
+        if group < 0 and not -1 - group < len(program.inputs):
+            _blame(program, after, None, f"output {o} aliases input {-1 - group}, which does not exist")
+
+
+def _same(a: ArrayType, b: ArrayType) -> bool:
+    """Weakness matters to promotion alone, which is over when a program exists; passes may lose or gain it."""
+    return a is b or (a.dtype == b.dtype and a.shape == b.shape)
+
+
+def _blame(
+    program: SemanticProgram, after: str, number: int | None, what: str, cause: Exception | None = None
+) -> NoReturn:
+    text = [f"program {program.name} is malformed after {after}: {what}"]
+    if number is not None:
+        first, last = max(0, number - NEIGHBOURS), min(len(program.operations), number + NEIGHBOURS + 1)
+        for k in range(first, last):
+            operation = program.operations[k]
+            text.append(f"{'->' if k == number else '  '} {k}: {operation}{f'  # {operation.line}' if operation.line else ''}")
+    raise CheckError("\n".join(text)) from cause

@@ -1,0 +1,60 @@
+"""Run-time checks: what an engine found goes in (instruction, value), the error or warning that the user meets comes out."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from tenferro.lowering.exec_program import Instruction
+from tenferro.tracer.errors import BoundsError, DivisionError
+from tenferro.tracer.lines import at
+
+
+def bounds_error(instruction: Instruction, value: int, size: int) -> BoundsError:
+    """For an index ``value`` into an axis of ``size`` elements."""
+    axis = instruction.params["axis"]
+    return BoundsError(
+        f"{instruction.op.name}: indices contain {value}; axis {axis} has {size} elements, "
+        f"so [{-size}, {size}) is needed{at(instruction.line)}"
+    )
+
+
+def report_division(instruction: Instruction, dividend: Any) -> None:
+    """An integer was divided by zero: warn, raise DivisionError, or stay silent, as ``np.errstate(divide=…)`` says."""
+    text = (
+        f"{instruction.op.name}: divisor 0 under the dividend {dividend}; "
+        f"a divisor other than 0 is needed{at(instruction.line)}"
+    )
+    match np.geterr()["divide"]:
+        case "ignore":
+            return
+        case "raise":
+            raise DivisionError(text)
+        case "print":
+            print(f"Warning: {text}")
+        case "call" | "log":
+            _call(text)
+        case _:
+            _warn(text, instruction)
+
+
+def _call(text: str) -> None:
+    """NumPy's own way: a function called with the kind and a flag, or an object with ``write``."""
+    handler = np.geterrcall()
+    if handler is None:
+        return
+    write = getattr(handler, "write", None)
+    if write is not None:
+        write(f"Warning: {text}\n")
+    else:
+        handler("divide by zero", 1)
+
+
+def _warn(text: str, instruction: Instruction) -> None:
+    line = instruction.line
+    if line is None:
+        warnings.warn(text, RuntimeWarning, stacklevel=2)
+    else:
+        warnings.warn_explicit(text, RuntimeWarning, line.file, line.line)

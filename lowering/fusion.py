@@ -1,0 +1,360 @@
+"""Fusion: an ExecProgram goes in, the Plan that runs it comes out.
+
+Instructions are clustered (``clusters``), it is decided which values need arrays (``needs``), every cluster becomes a
+region (``emission``), and the steps are put in an order that follows the program's wherever dependencies allow.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from tenferro.lowering.clusters import Cluster, Clusters, find, fuses, is_iota
+from tenferro.lowering.emission import Context, RegionBuilder, fill_region
+from tenferro.lowering.exec_program import ExecProgram, Instruction, Slot
+from tenferro.lowering.masks import lane_conditions
+from tenferro.lowering.needs import is_inside, needs
+from tenferro.lowering.plan import AdoptStep, CallStep, Plan, RegionStep, Step, ViewStep
+from tenferro.lowering.references import References
+from tenferro.lowering.region import Load, Region
+from tenferro.tracer.op import Contraction, Update, View
+from tenferro.tracer.ops import library
+
+
+def plan(program: ExecProgram) -> Plan:
+    """The steps of ``program``, and the slots whose memory is dead after each."""
+    references = References(program)
+    clusters = Clusters(program, references)
+    context = Context(
+        program, references, clusters, needs(program, references, clusters), lane_conditions(program)
+    )  # fmt: skip
+    scheduler = _Scheduler(context, _drafts(context))
+    steps = steal(context, scheduler.run())
+    return Plan(program, tuple(steps), tuple(frees(context, steps)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """A step with what it reads and writes, before the order is known. ``key`` is its place in the program."""
+
+    key: float
+    step: Step
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+
+
+# Drafts
+
+
+def _drafts(context: Context) -> list[_Draft]:
+    found = _region_drafts(context)
+    for slot in sorted(context.needs.fills):
+        number = context.references.producer[slot]
+        found.append(_Draft(number, RegionStep(fill_region(context, slot, f"fill{slot}")), (), (slot,)))
+    for number, instruction in enumerate(context.program.instructions):
+        if not fuses(instruction) and not isinstance(instruction.op.form, View):
+            reads = tuple(s.index for s in instruction.inputs if isinstance(s, Slot))
+            writes = tuple(s.index for s in instruction.outputs)
+            found.append(_Draft(number, CallStep(instruction), reads, writes))
+    return found
+
+
+def _region_drafts(context: Context) -> list[_Draft]:
+    found: list[_Draft] = []
+    clusters = context.clusters.all()
+    for slot in sorted(context.needs.memory):
+        number = context.references.producer.get(slot)
+        if number is not None and is_iota(context.program.instructions[number]):
+            shape = context.references.types[slot].shape
+            clusters.append(Cluster(shape, 1, members=[number]))
+    clusters.sort(key=lambda c: max(c.members))
+    for cluster in clusters:
+        members = _needed(context, cluster)
+        if not members:
+            continue
+        region = _region(context, cluster, members, f"r{len(found)}")
+        updates = [n for n in members if isinstance(context.program.instructions[n].op.form, Update)]
+        adopted = tuple(context.program.instructions[n].outputs[0].index for n in updates)
+        stored = tuple(s.slot for s in region.stores if s.slot not in adopted)
+        found.append(_Draft(max(members), RegionStep(region), (*region.reads(), *(-1 - t for t in adopted)), stored))
+        found += [_adoption(context.program.instructions[n], max(members)) for n in updates]
+    return found
+
+
+def _adoption(instruction: Instruction, key: float) -> _Draft:
+    base, target = instruction.inputs[0], instruction.outputs[0]
+    assert isinstance(base, Slot)
+    return _Draft(key - 0.5, AdoptStep(base, target, False, instruction), (base.index,), (-1 - target.index,))
+
+
+def _needed(context: Context, cluster: Cluster) -> list[int]:
+    """The members that a stored value depends on, in program order."""
+    members = sorted(cluster.members)
+    wanted: set[int] = set()
+    kept: list[int] = []
+    for number in reversed(members):
+        instruction = context.program.instructions[number]
+        slot = instruction.outputs[0].index
+        is_update = isinstance(instruction.op.form, Update)
+        if not (is_update or slot in wanted or slot in context.needs.memory):
+            continue
+        kept.append(number)
+        for source in instruction.inputs:
+            if isinstance(source, Slot) and is_inside(context.clusters, number, source.index):
+                wanted.add(context.clusters.same_as.get(source.index, source.index))
+    return kept[::-1]
+
+
+def _region(context: Context, cluster: Cluster, members: Sequence[int], name: str) -> Region:
+    builder = RegionBuilder(context, cluster)
+    for number in _in_mask_order(context, members):
+        builder.member(number)
+    for number in members:
+        slot = context.program.instructions[number].outputs[0].index
+        if slot in context.needs.memory and not isinstance(context.program.instructions[number].op.form, Update):
+            builder.store(slot)
+    return builder.finish(name, members)
+
+
+def _in_mask_order(context: Context, members: Sequence[int]) -> Sequence[int]:
+    """Program order, except that a checked instruction waits for the conditions that decide which of its lanes count.
+    A condition that hangs on the checked value itself is not waited for."""
+    if not any(context.conditions.get(n) for n in members):
+        return members
+    same_as = context.clusters.same_as
+    writer = {context.program.instructions[n].outputs[0].index: n for n in members}
+    waits: dict[int, set[int]] = {}
+    for n in members:
+        sources = [s.index for s in context.program.instructions[n].inputs if isinstance(s, Slot)]
+        waits[n] = {writer[same_as.get(s, s)] for s in sources if same_as.get(s, s) in writer}
+    reachable: dict[int, set[int]] = {}
+    for n in members:
+        reachable[n] = set().union(*(reachable[m] | {m} for m in waits[n]))
+    for n in members:
+        for condition in context.conditions.get(n, ()):
+            other = writer.get(same_as.get(condition.slot, condition.slot))
+            if other is not None and other != n and n not in reachable[other]:
+                waits[n].add(other)
+    return _by_waits(members, waits)
+
+
+def _by_waits(members: Sequence[int], waits: dict[int, set[int]]) -> list[int]:
+    followers: dict[int, list[int]] = {n: [] for n in members}
+    for n, others in waits.items():
+        for other in others:
+            followers[other].append(n)
+    left = {n: len(others) for n, others in waits.items()}
+    ready = [n for n in members if not left[n]]
+    order: list[int] = []
+    while ready:
+        n = heapq.heappop(ready)
+        order.append(n)
+        for follower in followers[n]:
+            left[follower] -= 1
+            if not left[follower]:
+                heapq.heappush(ready, follower)
+    return order if len(order) == len(members) else list(members)
+
+
+# Order
+
+
+class _Scheduler:
+    """Kahn's algorithm with the program's order as tie break; views are made just before what needs them."""
+
+    def __init__(self, context: Context, drafts: list[_Draft]) -> None:
+        self.context = context
+        self.drafts = drafts
+        self.steps: list[Step] = []
+        self.made: set[int] = set()
+
+    def run(self) -> list[Step]:
+        writer = {slot: k for k, d in enumerate(self.drafts) for slot in d.writes}
+        for k, d in enumerate(self.drafts):
+            # What an adopted slot holds is complete when the region that updates it has run.
+            writer.update((-1 - slot, k) for slot in d.reads if slot < 0)
+        waits = [
+            {writer[root] for slot in d.reads for root in self._memory(slot) if root in writer} - {k}
+            for k, d in enumerate(self.drafts)
+        ]
+        for k, d in enumerate(self.drafts):
+            waits[k] |= {self._adopter(slot, writer) for slot in d.reads if slot < 0} - {k}
+        followers: list[list[int]] = [[] for _ in self.drafts]
+        for k, others in enumerate(waits):
+            for other in others:
+                followers[other].append(k)
+        left = [len(w) for w in waits]
+        ready = [(d.key, k) for k, d in enumerate(self.drafts) if not left[k]]
+        heapq.heapify(ready)
+        while ready:
+            _, k = heapq.heappop(ready)
+            self._emit(self.drafts[k])
+            for follower in followers[k]:
+                left[follower] -= 1
+                if not left[follower]:
+                    heapq.heappush(ready, (self.drafts[follower].key, follower))
+        if any(left):
+            raise AssertionError(f"plan of {self.context.program.name}: the steps depend on one another in a circle")
+        for o in self.context.program.outputs:
+            if isinstance(o, Slot):
+                self._make_view(o.index)
+        return self.steps
+
+    def _adopter(self, slot: int, writer: dict[int, int]) -> int:
+        return writer[slot]
+
+    def _memory(self, slot: int) -> Iterable[int]:
+        """The slot whose step makes the memory behind ``slot``."""
+        if slot < 0:
+            return ()
+        return (memory_root(self.context.references, slot),)
+
+    def _emit(self, draft: _Draft) -> None:
+        for slot in draft.reads:
+            if slot >= 0:
+                self._make_view(slot)
+        self.steps.append(draft.step)
+
+    def _make_view(self, slot: int) -> None:
+        """Append the ViewSteps that give ``slot`` an array, base first."""
+        pending: list[Instruction] = []
+        while True:
+            instruction = self.context.references.instruction(slot)
+            if instruction is None or not isinstance(instruction.op.form, View):
+                break
+            if slot in self.made or slot in self.context.needs.fills:
+                break
+            self.made.add(slot)
+            pending.append(instruction)
+            (source,) = instruction.inputs
+            if not isinstance(source, Slot):
+                break
+            slot = source.index
+        self.steps += [ViewStep(i) for i in reversed(pending)]
+
+
+def memory_root(references: References, slot: int) -> int:
+    """The slot whose memory ``slot`` shares: itself, unless it is a view. A view of a scalar is its own."""
+    while True:
+        source = references.of(slot).source
+        if not isinstance(source, Slot):
+            return slot
+        if source.index not in references.own_view:
+            return source.index
+        instruction = references.instruction(source.index)
+        assert instruction is not None
+        inner = instruction.inputs[0]
+        if not isinstance(inner, Slot):
+            return source.index
+        slot = inner.index
+
+
+# Lifetimes
+
+
+def _reads(references: References, step: Step) -> set[int]:
+    """The memory that a step reads."""
+    match step:
+        case RegionStep(region=region):
+            slots = list(region.reads())
+        case AdoptStep(base=base):
+            slots = [base.index]
+        case ViewStep(instruction=instruction) | CallStep(instruction=instruction):
+            slots = [s.index for s in instruction.inputs if isinstance(s, Slot)]
+    return {memory_root(references, s) for s in slots}
+
+
+def _writes(step: Step) -> tuple[int, ...]:
+    match step:
+        case RegionStep(region=region):
+            return tuple(s.slot for s in region.stores)
+        case AdoptStep(target=target):
+            return (target.index,)
+        case ViewStep(instruction=instruction) | CallStep(instruction=instruction):
+            return tuple(s.index for s in instruction.outputs)
+
+
+def steal(context: Context, steps: Sequence[Step]) -> list[Step]:
+    """Let an update take its base's memory where the run owns it and nothing reads it later. An element-by-element
+    update that reads the very box it writes (``a[s] += v``) may steal too: each lane reads before it writes."""
+    references = context.references
+    last: dict[int, int] = {}
+    for position, step in enumerate(steps):
+        last.update((root, position) for root in _reads(references, step))
+    given = {i.slot.index for i in context.program.inputs}
+    kept = {memory_root(references, o.index) for o in context.program.outputs if isinstance(o, Slot)}
+    updaters = {s.slot: k for k, step in enumerate(steps) if isinstance(step, RegionStep) for s in step.region.stores}
+    found = list(steps)
+    for position, step in enumerate(steps):
+        if not isinstance(step, AdoptStep):
+            continue
+        base, target = step.base.index, step.target.index
+        if memory_root(references, base) != base or base in given | kept or not _is_owned(references, base):
+            continue
+        updater = updaters[target]
+        if last[base] == position:
+            found[position] = replace(step, steal=True)
+        elif last[base] == updater and not _reads_between(references, steps, base, position, updater):
+            renamed = _in_place(found[updater], base, target)
+            if renamed is not None:
+                found[position], found[updater] = replace(step, steal=True), renamed
+    return found
+
+
+def _reads_between(references: References, steps: Sequence[Step], base: int, first: int, last: int) -> bool:
+    return any(base in _reads(references, steps[k]) for k in range(first + 1, last))
+
+
+def _is_owned(references: References, slot: int) -> bool:
+    """Whether the memory was made by this run: NumPy functions by name may hand back a view of their argument."""
+    instruction = references.instruction(slot)
+    return instruction is None or instruction.op is not library.numpy_call
+
+
+def _in_place(step: Step, base: int, target: int) -> Step | None:
+    """The update's region with its loads of ``base`` renamed to ``target``, if they all are of the box it writes."""
+    if not isinstance(step, RegionStep) or step.region.row_axes:
+        return None
+    region = step.region
+    (store,) = [s for s in region.stores if s.slot == target]
+    nodes = []
+    for node in region.nodes:
+        if isinstance(node, Load) and node.access.slot == base:
+            if node.windows or node.access.views != store.views:
+                return None
+            node = replace(node, access=replace(node.access, slot=target))
+        elif base in _slots_of(node):
+            return None
+        nodes.append(node)
+    return RegionStep(replace(region, nodes=tuple(nodes)))
+
+
+def _slots_of(node: object) -> tuple[int, ...]:
+    access = getattr(node, "access", None)
+    return () if access is None else (access.slot,)
+
+
+def frees(context: Context, steps: Sequence[Step]) -> list[tuple[int, ...]]:
+    """After each step, the slots whose memory nothing reads any more; views of it are listed with it."""
+    references = context.references
+    given = {i.slot.index for i in context.program.inputs}
+    kept = {memory_root(references, o.index) for o in context.program.outputs if isinstance(o, Slot)}
+    last: dict[int, int] = {}
+    views: dict[int, list[int]] = {}
+    for position, step in enumerate(steps):
+        for root in _reads(references, step):
+            last[root] = position
+        for slot in _writes(step):
+            root = memory_root(references, slot)
+            last[root] = position
+            if root != slot:
+                views.setdefault(root, []).append(slot)
+    for step in steps:
+        if isinstance(step, AdoptStep) and step.steal:
+            last.pop(step.base.index, None)
+    found: list[list[int]] = [[] for _ in steps]
+    for root, position in last.items():
+        if root not in given and root not in kept:
+            found[position] += [root, *views.get(root, [])]
+    return [tuple(sorted(f)) for f in found]

@@ -1,0 +1,63 @@
+"""Which lanes of a checked operation count: an ExecProgram goes in, the ``where`` conditions of each checked one come out.
+
+A lane counts if it reaches a result. A value reaches one through every use, except that a ``where`` discards its second
+operand where the condition is False and its third where it is True. The conditions of a value are those that *all* of
+its uses pass through.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tenferro.lowering.exec_program import ExecProgram, Instruction, Slot
+from tenferro.tracer.op import Pointwise
+from tenferro.tracer.ops import pointwise
+
+MAX_CONDITIONS = 8
+"""Nested conditions beyond this many are left out, which keeps the analysis linear; a lane then counts too often."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A bool slot, and the value it must have for the lane to count."""
+
+    slot: int
+    holds: bool
+
+
+Conditions = frozenset[Condition]
+
+
+def is_checked(instruction: Instruction) -> bool:
+    form = instruction.op.form
+    return isinstance(form, Pointwise) and form.check is not None and instruction.types[0].dtype.kind in "iu"
+
+
+def lane_conditions(program: ExecProgram) -> dict[int, Conditions]:
+    """For each checked instruction (by number) the conditions under which its lanes count; none means always."""
+    if not any(is_checked(i) for i in program.instructions):
+        return {}
+    needed: dict[int, Conditions] = {o.index: frozenset() for o in program.outputs if isinstance(o, Slot)}
+    found: dict[int, Conditions] = {}
+    for number in range(len(program.instructions) - 1, -1, -1):
+        instruction = program.instructions[number]
+        mine: Conditions = frozenset()
+        if len(instruction.outputs) == 1:
+            mine = needed.get(instruction.outputs[0].index, frozenset())
+        if is_checked(instruction):
+            found[number] = mine
+        pass_on = mine if isinstance(instruction.op.form, Pointwise) else frozenset()
+        for position, source in enumerate(instruction.inputs):
+            if isinstance(source, Slot):
+                wanted = pass_on | _branch(instruction, position)
+                wanted = wanted if len(wanted) <= MAX_CONDITIONS else pass_on
+                before = needed.get(source.index)
+                needed[source.index] = wanted if before is None else before & wanted
+    return found
+
+
+def _branch(instruction: Instruction, position: int) -> Conditions:
+    condition = instruction.inputs[0]
+    if instruction.op is not pointwise.where or position == 0 or not isinstance(condition, Slot):
+        return frozenset()
+    return frozenset({Condition(condition.index, position == 1)})

@@ -1,0 +1,32 @@
+"""Share equal operations: two of the same op, operands and parameters become one. The first one's line stays.
+
+Operations with a run-time extent carry its leaf among their parameters, so that two of them are never equal. That two
+outputs may now be one array is settled at staging, which knows the aliases that the traced program had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from tenferro.lowering.passes.rewrite import Rewriter
+from tenferro.tracer.program import Operand, Operation, SemanticProgram, Value
+
+
+def share_equal(program: SemanticProgram) -> SemanticProgram:
+    rewriter = Rewriter(program)
+    known: dict[Hashable, Operation] = {}
+    for operation in program.operations:
+        inputs = tuple([_key(x) for x in rewriter.operands(operation)])
+        key = (id(operation.op), inputs, operation.params if len(operation.params) else None)
+        twin = known.get(key)
+        if twin is None:
+            known[key] = operation
+            rewriter.copy(operation)
+            continue
+        for mine, its in zip(operation.outputs, twin.outputs, strict=True):
+            rewriter.new[mine.id] = rewriter.new[its.id]
+    return rewriter.finish()
+
+
+def _key(operand: Operand) -> Hashable:
+    return operand.id if isinstance(operand, Value) else operand

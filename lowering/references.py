@@ -1,0 +1,74 @@
+"""Where a slot's elements lie: an ExecProgram goes in, for each slot the memory that it is a view of comes out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tenferro.lowering.affine import Affine, affine, identity
+from tenferro.lowering.exec_program import ExecProgram, Instruction, Slot, Source
+from tenferro.lowering.region import ViewStep
+from tenferro.tracer.op import Indexed, View
+from tenferro.tracer.program import ArrayType
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """``source`` seen through ``reshape`` (of its whole, contiguous array; or nothing) and then ``affine``."""
+
+    source: Source
+    reshape: tuple[ViewStep, ...]
+    affine: Affine
+
+
+class References:
+    """The table of all slots. ``own_view`` holds the views that must be made as arrays of their own before anything
+    reads through them: reshapes of what is not contiguous, which have no strided form and so are copies."""
+
+    def __init__(self, program: ExecProgram) -> None:
+        self.types: dict[int, ArrayType] = program.slot_types()
+        self.producer: dict[int, int] = {}
+        self.instructions = program.instructions
+        self.table: dict[int, Reference] = {}
+        self.own_view: set[int] = set()
+        for i in program.inputs:
+            self._own(i.slot)
+        for number, instruction in enumerate(program.instructions):
+            for slot in instruction.outputs:
+                self.producer[slot.index] = number
+                if isinstance(instruction.op.form, View):
+                    self._view(instruction, slot)
+                else:
+                    self._own(slot)
+
+    def instruction(self, slot: int) -> Instruction | None:
+        number = self.producer.get(slot)
+        return None if number is None else self.instructions[number]
+
+    def of(self, slot: int) -> Reference:
+        return self.table[slot]
+
+    def _own(self, slot: Slot) -> None:
+        self.table[slot.index] = Reference(slot, (), identity(self.types[slot.index].shape))
+
+    def _view(self, instruction: Instruction, slot: Slot) -> None:
+        form = instruction.op.form
+        assert isinstance(form, View)
+        (source,) = instruction.inputs
+        step = ViewStep(form.kind, instruction.params)
+        if not isinstance(source, Slot):
+            base = Reference(source, (), identity(()))
+        else:
+            base = self.table[source.index]
+        if form.kind != "reshape":
+            self.table[slot.index] = Reference(base.source, base.reshape, base.affine.then(step))
+        elif isinstance(base.source, Slot) and base.affine.is_identity and not self._is_virtual(base.source):
+            shape = self.types[slot.index].shape
+            self.table[slot.index] = Reference(base.source, (step,), affine(shape, ()))
+        else:
+            self.own_view.add(slot.index)
+            self._own(slot)
+
+    def _is_virtual(self, slot: Slot) -> bool:
+        """Kinds that regions recompute through affine views; reshapes of them need their array."""
+        producer = self.instruction(slot.index)
+        return producer is not None and isinstance(producer.op.form, Indexed) and producer.op.form.kind == "iota"
