@@ -15,7 +15,8 @@ from benchmarks.peers.peer import Call, Peer
 STRINGS: dict[str, tuple[str, str, dict[str, float]]] = {
     "axpy": ("xyz", "a * x + y * z - b", {"a": 2.5, "b": 0.5}),
     "gelu": (
-        "x", "h * x * (one + tanh(c * (x + d * x * x * x)))", {"h": 0.5, "one": 1, "c": 0.7978845608028654, "d": 0.044715},
+        "x", "h * x * (one + tanh(c * (x + d * x * x * x)))",
+        {"h": 0.5, "one": 1, "c": 0.7978845608028654, "d": 0.044715},
     ),
     "log_return": ("abrt", "log(a / b) * sqrt(t) + exp(-r * t)", {}),
     "where_chain": (

@@ -1,0 +1,106 @@
+"""The examples and the benchmark command run, and leave what they promise."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+def run(*arguments: str, seconds: int = 300) -> str:
+    done = subprocess.run([sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=seconds)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_main_job():
+    printed = run("-m", "tenferro")
+    assert "NumPy" in printed
+
+
+def test_quickstart():
+    printed = run("examples/quickstart.py")
+    assert "softmax of (0, 5): ndarray float64 (0, 5)" in printed
+    assert "compiles=1" in printed
+    assert "after 100 steps: total 1.000000" in printed
+    assert "ShapeError" in printed
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    folder = tmp_path_factory.mktemp("photos")
+    return folder, run("examples/photo.py", str(folder), "--shrink", "4", "--sides", "16,33,64", "--repeats", "1")
+
+
+def test_photo_writes_its_files(photos: tuple[Path, str]):
+    folder, _ = photos
+    steps = ("original", "tone", "sharp", "vignette", "developed")
+    names = {f"{photo}-{step}.png" for photo in ("china", "flower") for step in steps} | {"time.png"}
+    assert {f.name for f in folder.iterdir()} == names
+
+
+def test_photo_compiles_once_for_all_sizes(photos: tuple[Path, str]):
+    assert "compiles=1" in photos[1]
+
+
+def read(folder: Path, name: str) -> np.ndarray:
+    with Image.open(folder / f"{name}.png") as image:
+        return np.asarray(image).astype(float)
+
+
+@pytest.mark.parametrize("photo", ["china", "flower"])
+def test_photo_pictures_are_what_they_claim(photos: tuple[Path, str], photo: str):
+    folder, _ = photos
+    original = read(folder, f"{photo}-original")
+    sharp, dark = read(folder, f"{photo}-sharp"), read(folder, f"{photo}-vignette")
+    assert sharp.shape == dark.shape == original.shape
+    assert np.abs(np.diff(sharp, axis=0)).mean() > 1.2 * np.abs(np.diff(original, axis=0)).mean()
+    corner = (slice(0, 8), slice(0, 8))
+    assert dark[corner].mean() < 0.6 * original[corner].mean()
+    middle = tuple(slice(n // 2 - 4, n // 2 + 4) for n in original.shape[:2])
+    assert dark[middle].mean() > 0.97 * original[middle].mean()
+    tone = read(folder, f"{photo}-tone")
+    assert tone.mean() > original.mean()
+    assert tone.std() > 20
+
+
+def test_benchmarks_run(tmp_path: Path):
+    """Every array case at a small size, and the report made from its JSON."""
+    results, page = tmp_path / "results.json", tmp_path / "page.md"
+    array_cases = "axpy,gelu,log_return,where_chain,complex_mul,call,expsum,softmax,softmax_long,softmax_axis0,"
+    array_cases += "layer_norm,var_all,sum_axis0,mask_sum,heat,x_plus_xT"
+    common = ["-m", "benchmarks", "--peers", "tenferro,numpy", "--size-scale", "0.0005", "--seconds", "0.01"]
+    printed = run(*common, "--cases", array_cases, "--json", str(results), "--markdown", str(page))
+    found = json.loads(results.read_text())["results"]
+    assert {(r["case"], r["peer"], r["status"]) for r in found if r["peer"] == "tenferro"} == {
+        (name, "tenferro", "ok") for name in array_cases.split(",")
+    }
+    assert "wrong" not in printed
+    again = tmp_path / "again.md"
+    run("-m", "benchmarks", "--from-json", str(results), "--markdown", str(again))
+    assert again.read_text().splitlines()[4:] == page.read_text().splitlines()[4:]
+
+
+@pytest.mark.parametrize("case", ["compile_30", "many_sizes", "import"])
+def test_process_benchmarks_run(tmp_path: Path, case: str):
+    results = tmp_path / "results.json"
+    run("-m", "benchmarks", "--peers", "tenferro", "--dtype", "float32", "--cases", case, "--json", str(results))
+    (result,) = json.loads(results.read_text())["results"]
+    assert result["status"] == "ok", result
+    if case != "import":
+        assert result["compiles"] == 1
+
+
+def test_an_unknown_case_is_named():
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks", "--cases", "axpi"], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode != 0
+    assert "axpi" in done.stderr

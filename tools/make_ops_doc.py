@@ -1,0 +1,158 @@
+"""In: the table of ops and the registry of NumPy functions. Out: docs/ops.md, or with ``--check`` its differences.
+
+python tools/make_ops_doc.py
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import assert_never
+
+import numpy as np
+
+from tenferro.tracer.api.record import API
+from tenferro.tracer.errors import TenferroError
+from tenferro.tracer.op import Contraction, Indexed, Library, Op, Pointwise, Reduction, Update, View
+from tenferro.tracer.ops import OPS
+from tenferro.tracer.program import ArrayType, Params
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "ops.md"
+KINDS = {
+    "bool": ("bool",),
+    "int": ("int8", "int16", "int32", "int64"),
+    "uint": ("uint8", "uint16", "uint32", "uint64"),
+    "float": ("float16", "float32", "float64"),
+    "complex": ("complex64", "complex128"),
+}
+INTRODUCTION = """\
+# Ops
+
+Made from the table in `tracer/ops` and the registry in `tracer/api` by `python tools/make_ops_doc.py`; a test keeps it
+up to date. *Cost* is the rough number of native operations for an element. A *seam* is a call of NumPy between kernels.
+
+"""
+
+
+def operand_count(op: Op) -> int:
+    """Of a pointwise or reduction row."""
+    if isinstance(op.form, Reduction):
+        return 1
+    assert isinstance(op.form, Pointwise)
+    return len([p for p in inspect.signature(op.form.scalar).parameters if p not in ("b", "dtype")])
+
+
+def result_dtype(op: Op, name: str) -> str | None:
+    """The dtype of the result for operands of this one, None where the row refuses it."""
+    operand = ArrayType(np.dtype(name), (4,))
+    types = [operand] * operand_count(op)
+    if op.name == "where":
+        types[0] = ArrayType(np.dtype(np.bool_), (4,))
+    params = {"axes": (0,), "keepdims": False} if isinstance(op.form, Reduction) else {}
+    if op.name == "astype":
+        return "as asked"
+    try:
+        (result,) = op.infer(types, Params(**params))
+    except TenferroError:
+        return None
+    return "same" if result.dtype == operand.dtype else str(result.dtype.name)
+
+
+def dtypes_text(op: Op) -> tuple[str, str]:
+    """Kinds of operands and of results: ``float, complex`` → ``same, real part's``."""
+    results: dict[str, list[str]] = {}
+    for kind, names in KINDS.items():
+        found = {result_dtype(op, n) for n in names}
+        if found == {None}:
+            continue
+        assert None not in found, f"{op.name}: only some dtypes of kind {kind}; the page needs a finer column"
+        text = "its real dtype" if kind == "complex" and found == {"float32", "float64"} else str(min(map(str, found)))
+        results.setdefault(text, []).append(kind)
+    if len(results) == 1:
+        ((result, kinds),) = results.items()
+        return ", ".join(kinds), result
+    accepted = ", ".join(k for kinds in results.values() for k in kinds)
+    return accepted, "; ".join(f"{', '.join(kinds)}: {result}" for result, kinds in results.items())
+
+
+def parameters(function: Callable[..., object]) -> str:
+    names = [
+        p.name for p in inspect.signature(function).parameters.values() if p.kind is inspect.Parameter.KEYWORD_ONLY
+    ]  # fmt: skip
+    return ", ".join(f"`{n}`" for n in names)
+
+
+def lowered_to(op: Op) -> str:
+    match op.form:
+        case Pointwise():
+            return "pointwise"
+        case Reduction(kind=kind):
+            return f"reduction, {kind}"
+        case View():
+            return "index map, or a view of memory"
+        case Indexed(kind=kind):
+            return "loads through an index array" if kind == "gather" else "loads with windows"
+        case Update():
+            return "a store into a box, in place where nobody else reads the array"
+        case Contraction():
+            return "matrix product"
+        case Library(runtime_extents=extents):
+            return "seam; the result's size is known when it has run" if extents else "seam"
+        case _:
+            assert_never(op.form)
+
+
+def pointwise_table(ops: Sequence[Op]) -> list[str]:
+    lines = ["| op | operands | dtypes | result | cost | checked |", "| --- | --- | --- | --- | --- | --- |"]
+    for op in ops:
+        assert isinstance(op.form, Pointwise)
+        accepted, result = dtypes_text(op)
+        check = (op.form.check or "").replace("_", " ")
+        lines.append(f"| `{op.name}` | {operand_count(op)} | {accepted} | {result} | {op.form.cost} | {check} |")
+    return lines
+
+
+def reduction_table(ops: Sequence[Op]) -> list[str]:
+    lines = ["| op | lowered to | dtypes | result |", "| --- | --- | --- | --- |"]
+    for op in ops:
+        accepted, result = dtypes_text(op)
+        lines.append(f"| `{op.name}` | {lowered_to(op)} | {accepted} | {result} |")
+    return lines
+
+
+def other_table(ops: Sequence[Op]) -> list[str]:
+    lines = ["| op | lowered to | parameters |", "| --- | --- | --- |"]
+    return lines + [f"| `{op.name}` | {lowered_to(op)} | {parameters(op.reference)} |" for op in ops]
+
+
+def page() -> str:
+    pointwise = [op for op in OPS.values() if isinstance(op.form, Pointwise)]
+    reductions = [op for op in OPS.values() if isinstance(op.form, Reduction)]
+    others = [op for op in OPS.values() if not isinstance(op.form, Pointwise | Reduction)]
+    functions = ", ".join(f"`{name}`" for name in sorted(API))
+    parts = [
+        ["## Pointwise", "", *pointwise_table(pointwise)],
+        ["## Reductions", "", *reduction_table(reductions)],
+        ["## Layout and library", "", *other_table(others)],
+        ["## NumPy functions that trace", "", functions],
+    ]
+    return INTRODUCTION + "\n\n".join("\n".join(p) for p in parts) + "\n"
+
+
+def main(arguments: Sequence[str]) -> int:
+    made = page()
+    if "--check" not in arguments:
+        PAGE.write_text(made, encoding="utf-8")
+        return 0
+    found = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
+    print(
+        "\n".join(difflib.unified_diff(found.splitlines(), made.splitlines(), "docs/ops.md", "the table", lineterm=""))
+    )
+    return 0 if found == made else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
