@@ -1,7 +1,7 @@
 """One measurement in a fresh process: ``python -m benchmarks.child KIND --peer P …`` prints one line of JSON.
 
 ``compile``: the first call of a function of N operations minus a warm call; ``sizes``: softmax at N sizes, in all;
-``import``: the import after NumPy's; ``memory``: the peak of resident memory in three calls above what was resident.
+``memory``: the peak of resident memory in three calls above what was resident.
 Before ``compile`` and ``sizes`` a trivial function is compiled, so that loading the compiler and starting the library
 count as ``startup``, for every peer alike.
 """
@@ -189,13 +189,6 @@ def measure_sizes(peer: str, count: int, dtype: Any, threads: int) -> dict[str, 
     return {"seconds": seconds, "startup": startup, "compiles": compiler.compiles(), "error": error}
 
 
-def measure_import(peer: str) -> dict[str, Any]:
-    """NumPy is loaded already: this module needs it. Where NumPy itself is asked, see ``benchmarks.processes``."""
-    begin = time.perf_counter()
-    importlib.import_module(peer)
-    return {"seconds": time.perf_counter() - begin}
-
-
 def measure_memory(peer: str, case_name: str, dtype: Any, threads: int, scale: float) -> dict[str, Any]:
     from benchmarks.case import ArrayCase
     from benchmarks.cases import CASES
@@ -219,7 +212,7 @@ def measure_memory(peer: str, case_name: str, dtype: Any, threads: int, scale: f
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.child")
-    parser.add_argument("kind", choices=("compile", "sizes", "import", "memory"))
+    parser.add_argument("kind", choices=("compile", "sizes", "memory"))
     parser.add_argument("--peer", required=True)
     parser.add_argument("--count", type=int, default=0)
     parser.add_argument("--dtype", default="float32")
@@ -233,8 +226,6 @@ def main() -> None:
             found = measure_compile(args.peer, args.count, dtype, args.threads)
         case "sizes":
             found = measure_sizes(args.peer, args.count, dtype, args.threads)
-        case "import":
-            found = measure_import(args.peer)
         case _:
             found = measure_memory(args.peer, args.case, dtype, args.threads, args.size_scale)
     print(json.dumps(found))

@@ -100,7 +100,7 @@ def resized(image: Array, side: int) -> Array:
     """A square of this side, by repetition of the nearest pixel."""
     rows = np.arange(side) * image.shape[0] // side
     columns = np.arange(side) * image.shape[1] // side
-    return image[rows[:, np.newaxis], columns]
+    return np.ascontiguousarray(image[rows[:, np.newaxis], columns])
 
 
 def best_time(step: Step, image: Array, repeats: int) -> float:

@@ -11,5 +11,5 @@ CASES = (
     ProcessCase("compile_3000", "3,000 operations, 1,000 transcendental", "compile", COMPILERS, 3000),
     ProcessCase("compile_9000", "9,000 operations, 3,000 transcendental", "compile", COMPILERS, 9000),
     ProcessCase("many_sizes", "softmax at 50 sizes", "sizes", COMPILERS, 50),
-    ProcessCase("import", "import after NumPy", "import", ("numpy",), dtypes=False),
+    ProcessCase("import", "import after NumPy's, against NumPy's own", "import", ("numpy",), dtypes=False),
 )
