@@ -1,0 +1,236 @@
+"""exp, log and tanh of float32 and float64 values: in goes a value, out comes its function, full range.
+
+Polynomials are minimax fits (Remez exchange in 60 digits, relative error of the whole function); the bounds beside them
+are of the fit alone. Measured errors are in ``docs/accuracy.md``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tenferro.tracer.scalar.builder import F32, I32, I64, U32, U64, Builder, Dtype, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """What the functions need to know of an IEEE format."""
+
+    dtype: Dtype
+    integer: Dtype
+    unsigned: Dtype
+    mantissa: int  # stored bits
+    bias: int
+    magic: float  # 1.5 * 2**mantissa: adding it rounds to an integer, which then sits in the low bits
+
+
+SINGLE = Format(F32, I32, U32, 23, 127, 1.5 * 2.0**23)
+DOUBLE = Format(np.dtype("f8"), I64, U64, 52, 1023, 1.5 * 2.0**52)
+
+
+def format_of(dtype: Dtype) -> Format:
+    return SINGLE if dtype == F32 else DOUBLE
+
+
+def horner(b: Builder, x: Value, coefficients: Sequence[float]) -> Value:
+    """The polynomial with ``coefficients`` from the constant term up, by fma."""
+    result = b.const(coefficients[-1], x.dtype)
+    for c in coefficients[-2::-1]:
+        result = b.fma(result, x, b.const(c, x.dtype))
+    return result
+
+
+# exp(r) = 1 + r + r**2 q(r), |r| <= ln(2)/2: 2**-28.2, 2**-57.9
+EXP_SINGLE = (0.49999994, 0.16666515171527863, 0.04166845604777336, 0.008369417861104012, 0.0013813128462061286)
+EXP_DOUBLE = (
+    0.5000000000000011, 0.1666666666666641, 0.04166666666652919, 0.008333333333495624, 0.0013888888943921513,
+    0.00019841269504765815, 2.4801492763886124e-05, 2.7557587342958067e-06, 2.7630378247355146e-07,
+    2.4999964725358614e-08,
+)  # fmt: skip
+# ln 2 as a sum of two numbers of the format; the product of the first with n is exact inside an fma.
+LN2_SINGLE = (0.693147182464599609375, -1.904654299957767878541e-9)
+LN2_DOUBLE = (0.6931471805599453094172, 2.319046813846299558418e-17)
+
+
+def _reduce(b: Builder, x: Value) -> tuple[Value, Value]:
+    """(x - n ln 2, n + magic) for the nearest n, for x that is finite and not huge."""
+    form = format_of(x.dtype)
+    high, low = LN2_SINGLE if form is SINGLE else LN2_DOUBLE
+    magic = b.const(form.magic, x.dtype)
+    shifted = b.fma(x, b.const(1.4426950408889634074, x.dtype), magic)
+    n = b.sub(shifted, magic)
+    return b.fma(n, b.const(-low, x.dtype), b.fma(n, b.const(-high, x.dtype), x)), shifted
+
+
+def _exp_reduced(b: Builder, x: Value) -> tuple[Value, Value]:
+    """(exp(x) / 2**n, n + magic)."""
+    r, shifted = _reduce(b, x)
+    q = horner(b, r, (1.0, *(EXP_SINGLE if x.dtype == F32 else EXP_DOUBLE)))
+    return b.fma(q, r, b.const(1.0, x.dtype)), shifted
+
+
+def _exp_normal(b: Builder, x: Value) -> Value:
+    """exp(x) where the result is normal and finite: the exponent is added as an integer."""
+    form = format_of(x.dtype)
+    p, shifted = _exp_reduced(b, x)
+    n = b.shl(b.bitcast(shifted, form.integer), b.const(form.mantissa, form.integer))
+    return b.bitcast(b.add(b.bitcast(p, form.integer), n), x.dtype)
+
+
+def _exp_rare(b: Builder, x: Value) -> Value:
+    """exp(x) for every x: scaled in two steps, so that overflow and subnormal results round once."""
+    form = format_of(x.dtype)
+    highest, lowest = (89.0, -104.5) if form is SINGLE else (710.0, -746.0)
+    # Written so that NaN stays.
+    x = b.select(b.lt(b.const(highest, x.dtype), x), b.const(highest, x.dtype), x)
+    x = b.select(b.lt(x, b.const(lowest, x.dtype)), b.const(lowest, x.dtype), x)
+    p, shifted = _exp_reduced(b, x)
+    n = b.sub(b.bitcast(shifted, form.integer), b.bitcast(b.const(form.magic, x.dtype), form.integer))
+    half = b.shr(n, b.const(1, form.integer))
+    return b.mul(b.mul(p, power_of_two(b, half, form)), power_of_two(b, b.sub(n, half), form))
+
+
+def power_of_two(b: Builder, n: Value, form: Format) -> Value:
+    """2**n for an integer n whose power is normal."""
+    biased = b.add(n, b.const(form.bias, form.integer))
+    return b.bitcast(b.shl(biased, b.const(form.mantissa, form.integer)), form.dtype)
+
+
+def exp(b: Builder, x: Value) -> Value:
+    return b.call("exp", _exp, x)
+
+
+def _exp(b: Builder, x: Value) -> Value:
+    limit = 87.0 if x.dtype == F32 else 708.0
+    rare = b.not_(b.le(b.abs(x), b.const(limit, x.dtype)))
+    return b.if_any(rare, lambda: b.call("exp_rare", _exp_rare, x), lambda: _exp_normal(b, x))
+
+
+# log(1+f) = f + f**2 p(f), sqrt(1/2) <= 1+f < sqrt(2): 2**-27.9
+LOG_SINGLE = (
+    -0.4999998834708415, 0.3333332569730428, -0.2500158288041395, 0.2000197350710633, -0.16609084147743333,
+    0.1418183510834099, -0.13242985970576468, 0.12904366111407137, -0.07621696376263047,
+)  # fmt: skip
+# log((1+s)/(1-s)) = 2s + s**3 R(s**2), the same range of (1+s)/(1-s): 2**-59.5
+LOG_DOUBLE = (
+    0.6666666666666734, 0.3999999999941466, 0.2857142874238922, 0.22222198573170318, 0.1818356432073667,
+    0.15314050822906775, 0.14795945829544305,
+)  # fmt: skip
+SQRT_HALF_BITS = {SINGLE.dtype: 0x3F3504F3, DOUBLE.dtype: 0x3FE6A09E667F3BCD}
+
+
+def _log_normal(b: Builder, x: Value, scaled_by: Value | None = None) -> Value:
+    """log(x) - scaled_by * log(2) for positive normal x."""
+    form = format_of(x.dtype)
+    bits = b.bitcast(x, form.integer)
+    over = b.sub(bits, b.const(SQRT_HALF_BITS[x.dtype], form.integer))
+    exponent = b.shr(over, b.const(form.mantissa, form.integer))
+    n = b.convert(exponent, x.dtype)
+    if scaled_by is not None:
+        n = b.sub(n, scaled_by)
+    m = b.bitcast(b.sub(bits, b.shl(exponent, b.const(form.mantissa, form.integer))), x.dtype)
+    f = b.sub(m, b.const(1.0, x.dtype))
+    return _log_single(b, f, n) if form is SINGLE else _log_double(b, f, n)
+
+
+def _log_single(b: Builder, f: Value, n: Value) -> Value:
+    series = b.fma(horner(b, f, LOG_SINGLE), b.mul(f, f), f)
+    return b.fma(n, b.const(LN2_SINGLE[0], f.dtype), series)
+
+
+def _log_double(b: Builder, f: Value, n: Value) -> Value:
+    """log(1+f) = f - (f**2/2 - s (f**2/2 + s**2 R)), s = f / (2+f): the small terms carry the rounding errors.
+
+    The arrangement is that of fdlibm's e_log.c (Sun Microsystems, 1993)."""
+    s = b.div(f, b.add(f, b.const(2.0, f.dtype)))
+    z = b.mul(s, s)
+    half = b.mul(b.mul(f, f), b.const(0.5, f.dtype))
+    inner = b.fma(horner(b, z, LOG_DOUBLE), z, half)
+    low = b.fma(s, inner, b.mul(n, b.const(LN2_DOUBLE[1], f.dtype)))
+    return b.fma(n, b.const(LN2_DOUBLE[0], f.dtype), b.sub(f, b.sub(half, low)))
+
+
+def _log_rare(b: Builder, x: Value) -> Value:
+    """log(x) for every x."""
+    form = format_of(x.dtype)
+    zero, scale = b.const(0.0, x.dtype), form.mantissa + 2
+    tiny = b.lt(x, b.const(2.0 ** (1 - form.bias), x.dtype))
+    normal = b.select(tiny, b.mul(x, b.const(2.0**scale, x.dtype)), x)
+    result = _log_normal(b, normal, b.select(tiny, b.const(float(scale), x.dtype), zero))
+    # +inf and NaN give themselves.
+    result = b.select(b.lt(x, b.const(np.inf, x.dtype)), result, b.abs(x))
+    result = b.select(b.lt(x, zero), b.const(np.nan, x.dtype), result)
+    return b.select(b.eq(x, zero), b.const(-np.inf, x.dtype), result)
+
+
+def log(b: Builder, x: Value) -> Value:
+    return b.call("log", _log, x)
+
+
+def _log(b: Builder, x: Value) -> Value:
+    form = format_of(x.dtype)
+    smallest, infinity = 1 << form.mantissa, ((2 * form.bias + 1) << form.mantissa)
+    above = b.sub(b.bitcast(x, form.unsigned), b.const(smallest, form.unsigned))
+    rare = b.le(b.const(infinity - smallest, form.unsigned), above)
+    return b.if_any(rare, lambda: b.call("log_rare", _log_rare, x), lambda: _log_normal(b, x))
+
+
+# tanh(x) = x + x**3 P(x**2), |x| <= 0.92: 2**-29.3. Beyond it 1 - 2 / (exp(2x) + 1) subtracts less than 0.28, so that
+# the errors of that term stay below half a unit in the last place of the result.
+TANH_NEAR = 0.925
+TANH_SINGLE = (
+    -0.3333331897584219, 0.1333289226171358, -0.05392188800861238, 0.021634411313071242, -0.008207084287231206,
+    0.0025272537139135478, -0.00043467264122173585,
+)  # fmt: skip
+# expm1(r) = r + r**2 q(r), |r| <= ln(2)/2: 2**-61.7
+EXPM1_DOUBLE = (
+    0.5, 0.16666666666666677, 0.041666666666666505, 0.008333333333321608, 0.0013888888888962875,
+    0.00019841269886207948, 2.480158717188642e-05, 2.755724410403134e-06, 2.755740290541049e-07,
+    2.510908147745988e-08, 2.087533886391433e-09,
+)  # fmt: skip
+
+
+def tanh(b: Builder, x: Value) -> Value:
+    return b.call("tanh", _tanh_single if x.dtype == F32 else _tanh_double, x)
+
+
+def _tanh_single(b: Builder, x: Value) -> Value:
+    size, one = b.abs(x), b.const(1.0, x.dtype)
+    limit = b.const(9.5, x.dtype)  # from here on the result is 1
+    bounded = b.select(b.lt(limit, size), limit, size)
+    r, shifted = _reduce(b, b.add(bounded, bounded))
+    scale = _power_of_shifted(b, shifted)
+    # exp(2x) + 1 without rounding exp(2x) first.
+    minus_one = b.mul(horner(b, r, (1.0, *EXP_SINGLE)), r)
+    far = b.sub(one, b.div(b.const(2.0, x.dtype), b.fma(minus_one, scale, b.add(scale, one))))
+    square = b.mul(size, size)
+    near = b.fma(b.mul(size, square), horner(b, square, TANH_SINGLE), size)
+    # NaN takes the near side, which keeps it.
+    result = b.select(b.le(b.const(TANH_NEAR, x.dtype), size), far, near)
+    return b.copysign(result, x)
+
+
+def _power_of_shifted(b: Builder, shifted: Value) -> Value:
+    """2**n for n + magic, where that power is normal: the bits of magic leave at the top."""
+    form = format_of(shifted.dtype)
+    n = b.shl(b.bitcast(shifted, form.integer), b.const(form.mantissa, form.integer))
+    return b.bitcast(b.add(n, b.const(form.bias << form.mantissa, form.integer)), form.dtype)
+
+
+def expm1_double(b: Builder, x: Value) -> Value:
+    """exp(x) - 1 for float64 |x| up to about 44, where 2**n - 1 keeps its last bit or does not matter."""
+    r, shifted = _reduce(b, x)
+    p = b.fma(horner(b, r, EXPM1_DOUBLE), b.mul(r, r), r)
+    scale = _power_of_shifted(b, shifted)
+    return b.fma(p, scale, b.sub(scale, b.const(1.0, x.dtype)))
+
+
+def _tanh_double(b: Builder, x: Value) -> Value:
+    """expm1(2x) / (expm1(2x) + 2)."""
+    size = b.abs(x)
+    limit = b.const(20.0, x.dtype)  # from here on the result is 1
+    near = b.select(b.lt(limit, size), limit, size)
+    e = expm1_double(b, b.add(near, near))
+    return b.copysign(b.div(e, b.add(e, b.const(2.0, x.dtype))), x)
