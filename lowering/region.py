@@ -249,7 +249,7 @@ def validate(region: Region) -> None:
                 args = (arg,)
                 if not region.row_axes:
                     fail(f"v{k} reduces but there are no row axes")
-                if node.kind in ("sum", "prod", "moments") and accumulator(region.nodes[arg].dtype) != region.nodes[arg].dtype:
+                if node.kind in ("sum", "moments") and accumulator(region.nodes[arg].dtype) != region.nodes[arg].dtype:
                     fail(f"v{k} accumulates in {region.nodes[arg].dtype.name}")
             case Gather(index=index):
                 args = (index,)

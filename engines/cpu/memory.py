@@ -77,9 +77,19 @@ def line_tag(line: SourceLine | None) -> int:
     with _tags_lock:
         found = _tags.get(line)
         if found is None:
-            found = _tags[line] = len(_lines)
+            found = len(_lines)
             _lines.append(line)
+            _tags[line] = found
         return found
+
+
+def _renew_locks() -> None:
+    global _tags_lock, _start_lock
+    _tags_lock, _start_lock = threading.Lock(), threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_locks)
 
 
 def is_pooled(array: np.ndarray[Any, Any]) -> bool:

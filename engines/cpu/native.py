@@ -71,25 +71,13 @@ def _module() -> NativeModule:
     library = compile_text(text(), 2, optimize=True, symbols=_symbols())
     _function(library, "initialise_memory")()
     capsule = _handler_capsule(library)
-    objects = (np.ndarray, np.dtype, TypeError, RuntimeError, ShapeError, DtypeError, capsule, None)
+    objects = (np.ndarray, np.dtype, TypeError, RuntimeError, ShapeError, DtypeError, capsule, None, tuple)
     table = (ctypes.c_void_p * len(objects)).from_address(_function(library, "objects_address")())
     table[:] = [id(o) for o in objects]
-    _function(library, "reset_pool")(threading.main_thread().ident)
-    _watch_forks(library)
+    _function(library, "set_main_thread")(threading.main_thread().ident)
+    handlers = [library.address(n) for n in ("lock_memory", "unlock_memory", "after_fork_in_child")]
+    _function(library, "watch_forks")(*handlers)
     return NativeModule(library, _builtin(library, "enter"), _builtin(library, "empty_array"), capsule)
-
-
-def _watch_forks(library: Library) -> None:
-    """A child inherits the pool's slots without the threads in them, and perhaps the allocator in mid-change."""
-    if not hasattr(os, "register_at_fork"):
-        return
-    reset_pool, hold, release = (_function(library, n) for n in ("reset_pool", "hold_memory", "release_memory"))
-
-    def after_in_child() -> None:
-        release()
-        reset_pool(threading.get_ident())
-
-    os.register_at_fork(before=hold, after_in_parent=release, after_in_child=after_in_child)
 
 
 def text() -> str:
@@ -134,12 +122,14 @@ def _handler_capsule(library: Library) -> Any:
 def _symbols() -> dict[str, int]:
     """Addresses of what the module calls in libc, CPython and NumPy."""
     libc = ctypes.CDLL(None)
-    found = {name: (libc, name) for name in (*PRELUDE_SYMBOLS, *native_memory.MEMORY_SYMBOLS, *native_entry.ENTRY_SYMBOLS)}
-    found |= {name: (ctypes.pythonapi, name) for name in native_entry.PYTHON_SYMBOLS}
-    addresses = {name: ctypes.cast(getattr(source, name), ctypes.c_void_p).value or 0 for name, (source, _) in found.items()}
+    names = (*PRELUDE_SYMBOLS, *native_memory.MEMORY_SYMBOLS, *native_entry.ENTRY_SYMBOLS)
+    found = [(name, libc) for name in names] + [(name, ctypes.pythonapi) for name in native_entry.PYTHON_SYMBOLS]
+    addresses = {name: ctypes.cast(getattr(source, name), ctypes.c_void_p).value or 0 for name, source in found}
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     api = (ctypes.c_void_p * 400).from_address(pointer(np._core._multiarray_umath._ARRAY_API, None))  # type: ignore[attr-defined]
+    register = getattr(libc, "__register_atfork", None) or libc.pthread_atfork
+    addresses["__register_atfork"] = ctypes.cast(register, ctypes.c_void_p).value or 0
     addresses["PyArray_NewFromDescr"] = api[native_entry.NEW_FROM_DESCRIPTOR] or 0
     return addresses
 

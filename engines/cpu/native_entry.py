@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from tenferro.engines.cpu.native_language import Foreign, Global, native, stack
-from tenferro.engines.cpu.native_memory import free, handler_free, memcpy, take
-from tenferro.engines.cpu.native_pool import GIL_HELD, PyEval_RestoreThread, PyEval_SaveThread, region
+from tenferro.engines.cpu.native_memory import free, handler_free, memcpy, memset, take, unlock_memory
+from tenferro.engines.cpu.native_pool import GIL_HELD, PyEval_RestoreThread, PyEval_SaveThread, region, reset_pool
 from tenferro.engines.cpu.native_prelude import (
     FLOAT_CONTROL,
     atomic_load,
@@ -39,9 +39,10 @@ MAX_RANK = 64
 # Type numbers: bool to complex longdouble, datetime64, timedelta64, float16. No object, text or void.
 LAST_COMPLEX, DATETIME, TIMEDELTA, HALF = (np.dtype(c).num for c in ("G", "M", "m", "e"))
 
-# Words: the ndarray type, the dtype type, TypeError, RuntimeError, ShapeError, DtypeError, the handler's capsule, None.
-OBJECTS = Global("objects", 64)
-NDARRAY, DTYPE, TYPE_ERROR, RUNTIME_ERROR, SHAPE_ERROR, DTYPE_ERROR, CAPSULE, NONE = range(0, 64, 8)
+# Words: the ndarray type, the dtype type, TypeError, RuntimeError, ShapeError, DtypeError, the handler's capsule, None,
+# the tuple type.
+OBJECTS = Global("objects", 128)
+NDARRAY, DTYPE, TYPE_ERROR, RUNTIME_ERROR, SHAPE_ERROR, DTYPE_ERROR, CAPSULE, NONE, TUPLE = range(0, 72, 8)
 
 PyLong_AsLongLong = Foreign("PyLong_AsLongLong", "i64", ("ptr",))
 PyLong_FromLongLong = Foreign("PyLong_FromLongLong", "ptr", ("i64",))
@@ -55,6 +56,8 @@ PyType_IsSubtype = Foreign("PyType_IsSubtype", "i32", ("ptr", "ptr"))
 # Takes over the reference to the descriptor.
 PyArray_NewFromDescr = Foreign("PyArray_NewFromDescr", "ptr", ("ptr", "ptr", "i32", "ptr", "ptr", "ptr", "i32", "ptr"))
 malloc = Foreign("malloc", "ptr", ("i64",))
+# glibc keeps pthread_atfork in its static part and exports this, which takes the handle of a shared object too (0: none).
+register_atfork = Foreign("__register_atfork", "i32", ("ptr", "ptr", "ptr", "ptr"))
 ENTRY_SYMBOLS = ("malloc",)
 PYTHON_SYMBOLS = (
     "PyEval_SaveThread", "PyEval_RestoreThread", "PyErr_CheckSignals", "PyThread_get_thread_ident", "PyLong_AsLongLong",
@@ -187,9 +190,9 @@ def empty_array(module: int, arguments: int, count: int) -> int:
     if number > LAST_COMPLEX and number != HALF and number != DATETIME and number != TIMEDELTA:
         PyErr_SetString(load(OBJECTS + DTYPE_ERROR), "empty: the dtype is not numeric; needed bool, a number or a time")
         return 0
+    if not PyType_IsSubtype(load(load(arguments) + TYPE_AT), load(OBJECTS + TUPLE)):
+        return raise_type_error("empty: the shape is no tuple; needed a tuple of ints")
     rank = PyTuple_Size(load(arguments))
-    if rank < 0:
-        return 0
     if rank > MAX_RANK:
         PyErr_SetString(load(OBJECTS + SHAPE_ERROR), "empty: more than 64 axes; needed at most 64")
         return 0
@@ -198,17 +201,22 @@ def empty_array(module: int, arguments: int, count: int) -> int:
     tag = PyLong_AsLongLong(load(arguments + 16))
     if PyErr_Occurred():
         return 0
-    return own_array(take(size, tag), descriptor, rank, dims)
+    strides = 0
+    if size == 0:
+        # NumPy gives arrays without elements strides of 0.
+        strides = stack(512)
+        memset(strides, 0, 512)
+    return own_array(take(size, tag), descriptor, rank, dims, strides)
 
 
 @native
-def own_array(data: int, descriptor: int, rank: int, dims: int) -> int:
-    """A C-ordered array that owns ``data`` through the handler; None where ``data`` is 0."""
+def own_array(data: int, descriptor: int, rank: int, dims: int, strides: int) -> int:
+    """An array (C-ordered where ``strides`` is 0) that owns ``data`` through the handler; None where ``data`` is 0."""
     if data == 0:
         Py_IncRef(load(OBJECTS + NONE))
         return load(OBJECTS + NONE)
     Py_IncRef(descriptor)
-    array = PyArray_NewFromDescr(load(OBJECTS + NDARRAY), descriptor, rank, dims, 0, data, NPY_ARRAY_CARRAY, 0)
+    array = PyArray_NewFromDescr(load(OBJECTS + NDARRAY), descriptor, rank, dims, strides, data, NPY_ARRAY_CARRAY, 0)
     if array == 0:
         handler_free(0, data, 0)
         return 0
@@ -222,3 +230,18 @@ def own_array(data: int, descriptor: int, rank: int, dims: int) -> int:
 def objects_address() -> int:
     """Where the words of OBJECTS are written at initialisation."""
     return OBJECTS
+
+
+@native
+def after_fork_in_child() -> int:
+    """A child inherits the pool's slots without the threads in them, and the allocator's lock as its parent held it."""
+    unlock_memory()
+    reset_pool()
+    return 0
+
+
+@native
+def watch_forks(before: int, after_in_parent: int, after_in_child: int) -> int:
+    """Have libc call these natively, inside ``fork`` itself: a lock held while Python's own fork handlers run would make every
+    other thread that takes the GIL and then the lock wait for ever."""
+    return register_atfork(before, after_in_parent, after_in_child, 0)

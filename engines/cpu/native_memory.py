@@ -11,10 +11,7 @@ from __future__ import annotations
 import sys
 
 from tenferro.engines.cpu.native_language import Foreign, Global, native, stack
-from tenferro.engines.cpu.native_pool import PyThread_get_thread_ident
 from tenferro.engines.cpu.native_prelude import (
-    atomic_load,
-    atomic_store,
     atomic_store32,
     exchange32,
     leading_zeros,
@@ -39,7 +36,6 @@ SMALL_CACHE_BYTES = 16 << 20
 LOCK_SPINS = 100
 
 MEMORY_LOCK = Global("memory_lock", 64)
-FORKING_THREAD = Global("forking_thread", 64)
 SMALL_LISTS = Global("small_lists", CLASSES * 8)
 LARGE_LISTS = Global("large_lists", CLASSES * 16)
 LIVE_LIST = Global("live_list", 16)
@@ -67,10 +63,9 @@ MADV_HUGEPAGE = 14
 
 @native
 def lock_memory() -> int:
+    """Nothing that waits for the GIL, allocates or runs Python may happen before the unlock."""
     spins = 0
     while not exchange32(MEMORY_LOCK, 0, 1):
-        if atomic_load(FORKING_THREAD) == PyThread_get_thread_ident():
-            return 0
         pause()
         spins += 1
         # The holder may have lost its core; holding takes well under a microsecond.
@@ -81,24 +76,7 @@ def lock_memory() -> int:
 
 @native
 def unlock_memory() -> int:
-    if atomic_load(FORKING_THREAD) == 0:
-        atomic_store32(MEMORY_LOCK, 0)
-    return 0
-
-
-@native
-def hold_memory() -> int:
-    """Hold the lock across a fork. Other fork handlers run Python code meanwhile, which may free arrays: for this thread the
-    lock counts as free."""
-    lock_memory()
-    atomic_store(FORKING_THREAD, PyThread_get_thread_ident())
-    return 0
-
-
-@native
-def release_memory() -> int:
-    atomic_store(FORKING_THREAD, 0)
-    unlock_memory()
+    atomic_store32(MEMORY_LOCK, 0)
     return 0
 
 

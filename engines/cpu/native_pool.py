@@ -255,8 +255,8 @@ def stop_workers() -> int:
 
 
 @native
-def reset_pool(main_thread: int) -> int:
-    """The pool as at the start; for a forked child, which has no workers, and for the start itself."""
+def reset_pool() -> int:
+    """The pool as at the start, with this thread as the main one: for a forked child, which has no workers."""
     slot = POOL_SLOTS
     end = slot + SLOTS * SLOT_BYTES
     while slot < end:
@@ -265,5 +265,11 @@ def reset_pool(main_thread: int) -> int:
     atomic_store32(POOL_PARKED, 0)
     atomic_store32(POOL_STOPPED, 0)
     atomic_add(POOL_FORKS, 1)
-    atomic_store(MAIN_THREAD, main_thread)
+    atomic_store(MAIN_THREAD, PyThread_get_thread_ident())
+    return 0
+
+
+@native
+def set_main_thread(identity: int) -> int:
+    atomic_store(MAIN_THREAD, identity)
     return 0

@@ -1,0 +1,249 @@
+"""One turn of a kernel's innermost loop: the nodes of a pass on one vector of elements.
+
+In: the nodes of a pass, pointers to the elements of every access, the position in the loops. Out: a value per node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, assert_never
+
+import numpy as np
+
+from tenferro.engines.cpu import elements
+from tenferro.engines.cpu.code import Code
+from tenferro.engines.cpu.elements import Value
+from tenferro.engines.cpu.layout import Variant
+from tenferro.engines.cpu.params import LATCH, ParamMap
+from tenferro.engines.cpu.vector_builder import ModuleText, Vec, VectorBuilder, apply
+from tenferro.lowering.region import Apply, Gather, Iota, Load, Node, Reduce, Region, Uniform, Valid, Window
+from tenferro.tracer.op import Pointwise
+from tenferro.tracer.program import Literal
+from tenferro.tracer.scalar.builder import Complex
+
+INT64, BOOL = elements.INT64, elements.BOOL
+
+WARNING_BIT = 1 << 62
+"""Set in the latch's word for a check that warns, so that one that raises comes first."""
+OPERATION_SHIFT = 40
+"""Bits of the logical index below the operation's number."""
+
+
+class CodeBuilder(VectorBuilder):
+    """A vector builder that writes into a Code, beside other builders of other widths."""
+
+    def __init__(self, module: ModuleText, lanes: int, outline: bool, code: Code) -> None:
+        self.code = code
+        block = code.block
+        super().__init__(module, lanes, outline)
+        self.lines = code.lines
+        code.block = block
+
+    @property
+    def block(self) -> str:
+        return self.code.block
+
+    @block.setter
+    def block(self, label: str) -> None:
+        self.code.block = label
+
+    def fresh(self) -> str:
+        return self.code.fresh()
+
+    def new_label(self) -> str:
+        return self.code.new_label()
+
+
+@dataclass
+class Position:
+    """Where the vector stands. ``scalars[j]`` is the index of outer loop j; ``row`` gives row loop j's index per lane;
+    ``active`` the mask of lanes below the end (None: all); ``number`` the logical index of lane 0 in the region."""
+
+    scalars: Sequence[str]
+    row: Callable[[int], str]
+    active: str | None
+    number: str
+
+
+@dataclass
+class Body:
+    """Emits nodes for one region, variant and function."""
+
+    region: Region
+    variant: Variant
+    params: ParamMap
+    code: Code
+    builder: CodeBuilder
+    params_pointer: str
+    axis_loops: Mapping[int, int]
+    outer_rank: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.outer_rank = self.variant.outer_rank
+
+    @property
+    def lanes(self) -> int:
+        return self.builder.lanes
+
+    def word(self, *name: object) -> str:
+        return self.code.word(self.params_pointer, self.params[name])
+
+    def node(
+        self, k: int, values: Mapping[int, Value], pointers: Mapping[int, str], at: Position
+    ) -> Value:
+        """The value of node k. ``pointers[k]`` is the address of a load's vector (or of its row's first element for
+        accesses that compute addresses per lane)."""
+        node: Node = self.region.nodes[k]
+        match node:
+            case Load(windows=(), dtype=dtype):
+                return elements.load(self.code, pointers[k], self.lanes, dtype)
+            case Load():
+                return self._windowed(k, node, pointers[k], at)
+            case Valid(windows=windows):
+                return Vec(self._mask(k, windows, at), BOOL)
+            case Iota():
+                return self._iota(k, node, at)
+            case Gather():
+                return self._gather(k, node, values[node.index], pointers[k], at)
+            case Uniform():
+                return self.uniform(k, node)
+            case Apply():
+                return self._apply(node, values, at)
+            case Reduce():
+                raise AssertionError("reductions are not part of a vector's body")
+            case _:
+                assert_never(node)
+
+    def uniform(self, k: int, node: Uniform) -> Value:
+        """A constant of the text, or a size from the parameters."""
+        operand = node.operand
+        if isinstance(operand, Literal):
+            return constant(self.builder, operand.value, operand.dtype)
+        size = Vec(elements.splat_text(self.code, self.word("d", k), self.lanes, "i64"), INT64)
+        return self._converted(size, operand.dtype)
+
+    def _converted(self, x: Vec, dtype: np.dtype[Any]) -> Value:
+        from tenferro.tracer import scalar
+
+        return x if dtype == x.dtype else scalar.astype(self.builder, x, dtype)
+
+    def _apply(self, node: Apply, values: Mapping[int, Value], at: Position) -> Value:
+        args = [values[a] for a in node.args]
+        form = node.op.form
+        if isinstance(form, Pointwise) and form.check == "zero_divisor" and node.dtype.kind in "iu":
+            divisor = args[1]
+            zero = self.builder.eq(divisor, self.builder.const(0, divisor.dtype)).text
+            if node.mask is not None:
+                zero = self._and(zero, values[node.mask].text)
+            self._record(zero, at, node.operation, warning=True)
+        return apply(self.builder, node.op, node.params, args)
+
+    def _and(self, a: str, b: str) -> str:
+        return self.code.emit(f"and {elements.vector(self.lanes, 'i1')} {a}, {b}")
+
+    def _record(self, bad: str, at: Position, operation: int, warning: bool) -> None:
+        """Put the first bad lane into the latch, smallest (raises before warns, operation, index) first."""
+        code, lanes = self.code, self.lanes
+        if at.active is not None:
+            bad = self._and(bad, at.active)
+
+        def record() -> None:
+            first = "0"
+            if lanes > 1:
+                bits = code.emit(f"bitcast <{lanes} x i1> {bad} to i{lanes}")
+                self.builder.module.declare(f"declare i{lanes} @llvm.cttz.i{lanes}(i{lanes}, i1)")
+                lane = code.emit(f"call i{lanes} @llvm.cttz.i{lanes}(i{lanes} {bits}, i1 false)")
+                first = lane if lanes == 64 else code.emit(f"zext i{lanes} {lane} to i64")
+            index = code.add(at.number, first)
+            key = (WARNING_BIT if warning else 0) | (max(operation, 0) << OPERATION_SHIFT)
+            word = code.emit(f"or i64 {index}, {key}")
+            offset = code.mul(code.word(self.params_pointer, LATCH), 8)
+            latch = code.at(self.params_pointer, offset)
+            code.emit(f"atomicrmw umin ptr {latch}, i64 {word} monotonic")
+
+        code.when(elements.any_lane(code, bad, lanes), record)
+
+    def coordinate(self, axis: int, at: Position) -> tuple[str, bool]:
+        """The index along a space axis, and whether it is a scalar."""
+        loop = self.axis_loops[axis]
+        if loop < self.outer_rank:
+            return at.scalars[loop], True
+        return at.row(loop - self.outer_rank), False
+
+    def _affine(self, axis: int, offset: str, step: str, at: Position) -> str:
+        """``offset + step * index`` per lane."""
+        index, is_scalar = self.coordinate(axis, at)
+        lanes, code = self.lanes, self.code
+        if is_scalar:
+            return elements.splat_text(code, code.add(offset, code.mul(step, index)), lanes, "i64")
+        kind = elements.vector(lanes, "i64")
+        scaled = code.emit(f"mul {kind} {index}, {elements.splat_text(code, step, lanes, 'i64')}")
+        return code.emit(f"add {kind} {scaled}, {elements.splat_text(code, offset, lanes, 'i64')}")
+
+    def _iota(self, k: int, node: Iota, at: Position) -> Value:
+        return Vec(self._affine(node.axis, self.word("i", k, "offset"), self.word("i", k, "step"), at), INT64)
+
+    def _mask(self, k: int, windows: Sequence[Window], at: Position) -> str:
+        """True in lanes whose every window has its element: one unsigned comparison per window."""
+        kind, mask = elements.vector(self.lanes, "i64"), ""
+        for w, window in enumerate(windows):
+            index = self._affine(window.axis, self.word("w", k, w, "offset"), self.word("w", k, w, "step"), at)
+            size = elements.splat_text(self.code, self.word("w", k, w, "size"), self.lanes, "i64")
+            inside = self.code.emit(f"icmp ult {kind} {index}, {size}")
+            mask = self._and(mask, inside) if mask else inside
+        return mask
+
+    def _row_offsets(self, k: int, at: Position) -> str:
+        """Byte offsets per lane from the row's first element along the row loops."""
+        a, lanes, code = self._access(k), self.lanes, self.code
+        kind, total = elements.vector(lanes, "i64"), ""
+        for j in range(self.variant.row_rank):
+            stride = elements.splat_text(code, self.word("pr", a, j), lanes, "i64")
+            part = code.emit(f"mul {kind} {at.row(j)}, {stride}")
+            total = code.emit(f"add {kind} {total}, {part}") if total else part
+        return total
+
+    def _access(self, k: int) -> int:
+        """The position of load or gather k among the accesses."""
+        return sum(isinstance(n, Load | Gather) for n in self.region.nodes[:k])
+
+    def _windowed(self, k: int, node: Load, base: str, at: Position) -> Value:
+        mask = self._mask(k, node.windows, at)
+        if at.active is not None:
+            mask = self._and(mask, at.active)
+        return self._fetch(base, self._row_offsets(k, at), mask, node.dtype)
+
+    def _fetch(self, base: str, offsets: str, mask: str, dtype: np.dtype[Any]) -> Value:
+        if self.lanes > 1:
+            return elements.gather(self.code, self.builder, base, offsets, mask, self.lanes, dtype)
+        # One lane: a branch-free read of element 0 of a zero on the stack where the mask is false.
+        zero = self.code.alloca(16)
+        self.code.do(f"store i128 0, ptr {zero}, align 16")
+        place = self.code.emit(f"select i1 {mask}, ptr {self.code.at(base, offsets)}, ptr {zero}")
+        return elements.load(self.code, place, 1, dtype)
+
+    def _gather(self, k: int, node: Gather, index: Value, base: str, at: Position) -> Value:
+        code, lanes = self.code, self.lanes
+        kind = elements.vector(lanes, "i64")
+        extent = elements.splat_text(code, self.word("g", k, "extent"), lanes, "i64")
+        negative = code.emit(f"icmp slt {kind} {index.text}, {'0' if lanes == 1 else 'zeroinitializer'}")
+        wrapped = code.emit(f"add {kind} {index.text}, {extent}")
+        select = f"select {elements.vector(lanes, 'i1')} {negative}, {kind} {wrapped}, {kind} {index.text}"
+        place = code.emit(select)
+        inside = code.emit(f"icmp ult {kind} {place}, {extent}")
+        outside = code.emit(f"xor {elements.vector(lanes, 'i1')} {inside}, {'true' if lanes == 1 else 'splat (i1 true)'}")
+        self._record(outside, at, node.operation, warning=False)
+        mask = inside if at.active is None else self._and(inside, at.active)
+        stride = elements.splat_text(code, self.word("g", k, "stride"), lanes, "i64")
+        along = code.emit(f"mul {kind} {place}, {stride}")
+        offsets = code.emit(f"add {kind} {along}, {self._row_offsets(k, at)}")
+        return self._fetch(base, offsets, mask, node.dtype)
+
+
+def constant(builder: VectorBuilder, value: complex, dtype: np.dtype[Any]) -> Value:
+    if dtype.kind == "c":
+        part = elements.component(dtype)
+        number = complex(value)
+        return Complex(builder.const(number.real, part), builder.const(number.imag, part))
+    return builder.const(value, dtype)

@@ -1,0 +1,538 @@
+"""Column kernels: vectors run along the last outer loop, and every lane walks down the row by itself.
+
+For reductions over leading axes, where neighbours in memory belong to different rows of the reduction. In: a Region and a
+Variant. Out: LLVM text with the entry ``tile`` (``void (ptr params, i64 begin, i64 end)``), whose items are tiles of
+columns. Each column follows the reduction tree of ``tenferro.lowering.tree``: element r of a chunk goes to accumulator
+row ``r % lanes``, which lies in the first-level cache for a whole tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from tenferro.engines.cpu import elements
+from tenferro.engines.cpu.body import Body, CodeBuilder, Position, constant
+from tenferro.engines.cpu.code import Code
+from tenferro.engines.cpu.elements import Value
+from tenferro.engines.cpu.layout import Layout, Variant, access_keys
+from tenferro.engines.cpu.params import BLOCKS, LENGTH, TILE, ParamMap
+from tenferro.engines.cpu.phases import arguments, chunk_length, schedule
+from tenferro.engines.cpu.reduce import combine, extreme_identity
+from tenferro.engines.cpu.rows import needs_mask, outlines, vector_lanes
+from tenferro.engines.cpu.vector_builder import ModuleText, Vec
+from tenferro.lowering.region import Apply, Load, Reduce, Region, Uniform
+from tenferro.lowering.tree import lanes as tree_lanes
+from tenferro.tracer.scalar.builder import Complex
+
+F64, INT64 = np.dtype(np.float64), elements.INT64
+ACCUMULATOR_BYTES = 1 << 15
+"""What the accumulators of a tile may take: the first-level cache."""
+MAX_TILE = 1024
+MAX_CHUNKS = 16
+"""Chunks of the longest column: their results wait on the stack, and one step of the tree puts them together."""
+MIN_COLUMNS = 16
+
+
+def column_layout(region: Region, layout: Layout) -> Layout | None:
+    """The layout with accesses classified along the last outer loop, where that is the better direction."""
+    if not region.row_axes or not layout.outer or layout.outer[-1].size < MIN_COLUMNS or layout.row_length < 2:
+        return None
+    if not all(isinstance(n, Load | Uniform | Apply | Reduce) for n in region.nodes):
+        return None
+    if any(isinstance(n, Load) and n.windows for n in region.nodes):
+        return None
+    accesses = []
+    for access in layout.accesses:
+        stride = access.outer[-1]
+        if stride not in (0, access.itemsize):
+            return None
+        accesses.append(replace(access, kind="unit" if stride else "uniform"))
+    across = [a for a in layout.accesses if any(a.row)]
+    if all(a.kind == "unit" for a in across):
+        return None
+    longest = MAX_CHUNKS * min((chunk_length(region, k) for k, n in enumerate(region.nodes) if isinstance(n, Reduce)), default=1)
+    return replace(layout, accesses=tuple(accesses)) if layout.row_length <= longest else None
+
+
+def tile_columns(kernel: ColumnKernel, columns: int) -> int:
+    """Columns of a tile for this many columns: a multiple of the vector."""
+    return min(kernel.widest_tile, -(-columns // kernel.lanes) * kernel.lanes)
+
+
+@dataclass
+class ColumnKernel:
+    """Writes the module; ``text()`` is the result."""
+
+    region: Region
+    variant: Variant
+    axis_loops: Mapping[int, int]
+    module: ModuleText = field(default_factory=ModuleText)
+
+    def __post_init__(self) -> None:
+        self.params = ParamMap(self.region, self.variant)
+        self.phases = schedule(self.region)
+        self.lanes = vector_lanes(self.region)
+        self.outline = outlines(self.region)
+        self.masked = needs_mask(self.region)
+        self.keys = access_keys(self.region)
+        self.outer_level = self.region.outer()
+        reduces = [k for k, n in enumerate(self.region.nodes) if isinstance(n, Reduce)]
+        most = max((self._bytes(k) for k in reduces), default=1)
+        # A whole tile's accumulators stay in the first-level cache; rows lie tile after tile, for a power of two as
+        # pitch would put them all into the same cache sets.
+        self.widest_tile = min(MAX_TILE, max(1, ACCUMULATOR_BYTES // most // self.lanes) * self.lanes)
+
+    def reduced(self, r: int) -> np.dtype[object]:
+        node = self.region.nodes[r]
+        assert isinstance(node, Reduce)
+        return self.region.nodes[node.arg].dtype
+
+    def kind(self, r: int) -> str:
+        node = self.region.nodes[r]
+        assert isinstance(node, Reduce)
+        return node.kind
+
+    def accumulator_rows(self, r: int) -> int:
+        """Accumulator rows of a reduction: the tree's lanes for float sums, one for what is exact in any order."""
+        dtype = self.reduced(r)
+        return tree_lanes(dtype) if self.kind(r) in ("sum", "moments") and dtype.kind in "fc" else 1
+
+    def _bytes(self, r: int) -> int:
+        index = 8 if self.kind(r) in ("argmax", "argmin") else 0
+        return self.accumulator_rows(r) * (self.reduced(r).itemsize + index)
+
+    def text(self) -> str:
+        return self.module.text([TileFunction(self).text()])
+
+
+@dataclass(slots=True)
+class Rows:
+    """Rows of values on the stack, as wide as the widest tile: accumulators, results, means. One part per component."""
+
+    bases: list[str]
+    dtypes: list[np.dtype[object]]
+
+
+class TileFunction:
+    """Writes ``@tile``."""
+
+    def __init__(self, kernel: ColumnKernel) -> None:
+        self.kernel = kernel
+        self.region = kernel.region
+        self.code = Code()
+        self.builder = CodeBuilder(kernel.module, kernel.lanes, kernel.outline, self.code)
+        self.body = Body(kernel.region, kernel.variant, kernel.params, self.code, self.builder, "%P", kernel.axis_loops)
+        self.pointers: list[str] = []
+        self.pads: dict[int, str] = {}
+        self.cells: dict[int, Rows] = {}
+        self.width = ""
+        self.scalars: list[str] = []
+
+    def text(self) -> str:
+        code, kernel = self.code, self.kernel
+        for a in range(len(kernel.keys)):
+            self.pads[a] = code.alloca(kernel.lanes * 16)
+        for k, node in enumerate(self.region.nodes):
+            if kernel.outer_level[k] and not isinstance(node, Uniform):
+                self.cells[k] = self._rows(node.dtype, 1)
+        columns = code.word("%P", kernel.params["o", kernel.variant.outer_rank - 1])
+        self.length = code.word("%P", LENGTH)
+
+        def item(i: str, _: list[str]) -> list[str]:
+            tiles, tile = code.word("%P", BLOCKS), code.word("%P", TILE)
+            outer = code.emit(f"udiv i64 {i}, {tiles}")
+            first = code.mul(code.sub(i, code.mul(outer, tiles)), tile)
+            self.width = code.minimum(tile, code.sub(columns, first))
+            self._locate(outer, first)
+            self._tile()
+            return []
+
+        code.loop("%begin", "%end", 1, [], item)
+        code.do("ret void")
+        return code.function("define void @tile(ptr noalias %P, i64 %begin, i64 %end) nounwind")
+
+    def _locate(self, outer: str, first: str) -> None:
+        """Addresses of every access at the tile's first column and the row's first element."""
+        code, rank = self.code, self.kernel.variant.outer_rank
+        indices = [first]
+        rest = outer
+        for j in reversed(range(rank - 1)):
+            if j == 0:
+                indices.insert(0, rest)
+                continue
+            size = code.word("%P", self.kernel.params["o", j])
+            indices.insert(0, code.emit(f"urem i64 {rest}, {size}"))
+            rest = code.emit(f"udiv i64 {rest}, {size}")
+        self.scalars = indices
+        self.pointers = []
+        for a in range(len(self.kernel.keys)):
+            place = code.pointer("%P", self.kernel.params["p", a])
+            for j, index in enumerate(indices):
+                place = code.at(place, code.mul(index, code.word("%P", self.kernel.params["po", a, j])))
+            self.pointers.append(place)
+
+    def _tile(self) -> None:
+        self._outer_nodes(self.kernel.phases.prologue)
+        for p, one in enumerate(self.kernel.phases.passes):
+            if one.reduces:
+                self._reduce(p)
+                self._outer_nodes([k for k in one.outer if not isinstance(self.region.nodes[k], Reduce)])
+            else:
+                self._each_row(self.length, "0", lambda r: self._store_row(p, r))
+        self._outer_stores()
+
+    # Loops.
+
+    def _each_column(self, body: Callable[[str, str], None]) -> None:
+        """``body(column, columns left)`` for every vector of the tile."""
+
+        def turn(v: str, _: list[str]) -> list[str]:
+            body(v, self.code.sub(self.width, v))
+            return []
+
+        self.code.loop(0, self.width, self.kernel.lanes, [], turn)
+
+    def _each_row(self, stop: str, start: str, body: Callable[[str], None]) -> None:
+        def turn(r: str, _: list[str]) -> list[str]:
+            body(r)
+            return []
+
+        self.code.loop(start, stop, 1, [], turn)
+
+    # Memory.
+
+    def _rows(self, dtype: np.dtype[object], count: int) -> Rows:
+        parts = [elements.component(dtype)] * (2 if dtype.kind == "c" else 1)
+        return Rows([self.code.alloca(count * self.kernel.widest_tile * d.itemsize) for d in parts], list(parts))
+
+    def _row_place(self, rows: Rows, part: int, row: str, column: str) -> str:
+        offset = self.code.add(self.code.mul(row, self.kernel.widest_tile), column)
+        return self.code.at(rows.bases[part], self.code.mul(offset, rows.dtypes[part].itemsize))
+
+    def read(self, rows: Rows, row: str, column: str) -> list[Vec]:
+        return [
+            elements.load(self.code, self._row_place(rows, k, row, column), self.kernel.lanes, d)
+            for k, d in enumerate(rows.dtypes)
+        ]
+
+    def write(self, rows: Rows, row: str, column: str, values: Sequence[Vec]) -> None:
+        for k, (value, d) in enumerate(zip(values, rows.dtypes, strict=True)):
+            elements.store(self.code, self._row_place(rows, k, row, column), value, self.kernel.lanes, d)
+
+    def _fetch(self, access: int, r: str, v: str, left: str, dtype: np.dtype[object]) -> Value:
+        """The vector of an access at row r and column v; past the tile's end from a padded copy."""
+        code, lanes, itemsize = self.code, self.kernel.lanes, dtype.itemsize
+        place = self._row_address(access, r)
+        if self.kernel.variant.kinds[access] == "uniform":
+            return elements.splat(code, elements.load(code, place, 1, dtype), lanes)
+        place = code.at(place, code.mul(v, itemsize))
+        tail, go = code.new_label("tail"), code.new_label("go")
+        before = code.block
+        code.branch(code.compare("sge", left, lanes), go, tail)
+        code.start(tail)
+        self._copy(self.pads[access], place, code.mul(left, itemsize))
+        code.jump(go)
+        code.start(go)
+        chosen = code.emit(f"phi ptr [ {place}, %{before} ], [ {self.pads[access]}, %{tail} ]")
+        return elements.load(code, chosen, lanes, dtype)
+
+    def _put(self, access: int, r: str, v: str, left: str, value: Value, dtype: np.dtype[object]) -> None:
+        code, lanes = self.code, self.kernel.lanes
+        place = code.at(self._row_address(access, r), code.mul(v, dtype.itemsize))
+        whole, part, done = code.new_label("whole"), code.new_label("part"), code.new_label("done")
+        code.branch(code.compare("sge", left, lanes), whole, part)
+        code.start(part)
+        elements.store(code, self.pads[access], value, lanes, dtype)
+        self._copy(place, self.pads[access], code.mul(left, dtype.itemsize))
+        code.jump(done)
+        code.start(whole)
+        elements.store(code, place, value, lanes, dtype)
+        code.jump(done)
+        code.start(done)
+
+    def _copy(self, target: str, source: str, count: str) -> None:
+        self.kernel.module.declare("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
+        self.code.do(f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {source}, i64 {count}, i1 false)")
+
+    def _row_address(self, access: int, r: str) -> str:
+        """The first column at row r: row loops decomposed from the row-major number."""
+        code, place, rest = self.code, self.pointers[access], r
+        rank = self.kernel.variant.row_rank
+        for j in reversed(range(rank)):
+            index = rest
+            if j:
+                size = code.word("%P", self.kernel.params["r", j])
+                index = code.emit(f"urem i64 {rest}, {size}")
+                rest = code.emit(f"udiv i64 {rest}, {size}")
+            place = code.at(place, code.mul(index, code.word("%P", self.kernel.params["pr", access, j])))
+        return place
+
+    # Nodes.
+
+    def _values(self, nodes: Sequence[int], loads: Mapping[int, int], r: str, v: str, left: str) -> dict[int, Value]:
+        """Row-level nodes at row r; outer-level arguments come from their rows on the stack."""
+        values: dict[int, Value] = {}
+        active = elements.lanes_below(self.code, left, self.kernel.lanes) if self.kernel.masked else None
+        at = Position(self.scalars, lambda j: r, active, r)
+        wanted = sorted({*nodes, *(a for k in nodes for a in arguments(self.region.nodes[k]))})
+        for k in wanted:
+            node = self.region.nodes[k]
+            if isinstance(node, Uniform):
+                values[k] = self.body.uniform(k, node)
+            elif self.kernel.outer_level[k] and k not in nodes:
+                values[k] = self._cell(k, v)
+            elif k in loads:
+                values[k] = self._fetch(self.kernel.keys.index(("store", loads[k])), r, v, left, node.dtype)
+            elif isinstance(node, Load):
+                values[k] = self._fetch(self.kernel.keys.index(("node", k)), r, v, left, node.dtype)
+            elif k in nodes:
+                values[k] = self.body.node(k, values, {}, at)
+        return values
+
+    def _cell(self, k: int, v: str) -> Value:
+        parts = self.read(self.cells[k], "0", v)
+        return Complex(*parts) if len(parts) == 2 else parts[0]
+
+    def _outer_nodes(self, nodes: Sequence[int]) -> None:
+        nodes = [k for k in nodes if not isinstance(self.region.nodes[k], Uniform)]
+        if not nodes:
+            return
+
+        def column(v: str, left: str) -> None:
+            values = self._values(nodes, {}, "0", v, left)
+            for k in nodes:
+                self.write(self.cells[k], "0", v, _parts(values[k]))
+
+        self._each_column(column)
+
+    def _store_row(self, p: int, r: str) -> None:
+        one = self.kernel.phases.passes[p]
+
+        def column(v: str, left: str) -> None:
+            nodes = sorted({*one.nodes, *(self.region.stores[s].node for s in one.stores)})
+            values = self._values([k for k in nodes if not self.kernel.outer_level[k]], one.loads, r, v, left)
+            for s in one.stores:
+                k = self.region.stores[s].node
+                self._put(self.kernel.keys.index(("store", s)), r, v, left, values[k], self.region.nodes[k].dtype)
+
+        self._each_column(column)
+
+    def _outer_stores(self) -> None:
+        if not self.kernel.phases.outer_stores:
+            return
+
+        def column(v: str, left: str) -> None:
+            for s in self.kernel.phases.outer_stores:
+                k = self.region.stores[s].node
+                node = self.region.nodes[k]
+                value = self.body.uniform(k, node) if isinstance(node, Uniform) else self._cell(k, v)
+                self._put(self.kernel.keys.index(("store", s)), "0", v, left, value, node.dtype)
+
+        self._each_column(column)
+
+    # Reductions.
+
+    def _reduce(self, p: int) -> None:
+        """Every reduction of pass p, chunk by chunk down the columns."""
+        code, one = self.code, self.kernel.phases.passes[p]
+        size = chunk_length(self.region, one.reduces[0])
+        accumulators = {r: Accumulators(self, r) for r in one.reduces}
+        for a in accumulators.values():
+            a.begin()
+
+        def one_chunk(c: str, _: list[str]) -> list[str]:
+            first = code.mul(c, size)
+            stop = code.minimum(code.add(first, size), self.length)
+            for a in accumulators.values():
+                a.clear()
+            self._sweep(p, one.nodes, first, stop, lambda values, r, v: [a.step(values, r, first, v) for a in accumulators.values()])
+            for a in accumulators.values():
+                a.close_chunk(p, c, first, stop)
+            return []
+
+        chunks = code.emit(f"udiv i64 {code.add(self.length, size - 1)}, {size}")
+        code.loop(0, chunks, 1, [], one_chunk)
+        for a in accumulators.values():
+            a.end(chunks)
+
+    def _sweep(
+        self, p: int, nodes: Sequence[int], first: str, stop: str, step: Callable[[dict[int, Value], str, str], object]
+    ) -> None:
+        one = self.kernel.phases.passes[p]
+
+        def row(r: str) -> None:
+            def column(v: str, left: str) -> None:
+                values = self._values(nodes, one.loads, r, v, left)
+                for k, s in one.saves.items():
+                    if k in values:
+                        self._put(
+                            self.kernel.keys.index(("store", s)), r, v, left, values[k], self.region.nodes[k].dtype
+                        )
+                step(values, r, v)
+
+            self._each_column(column)
+
+        self._each_row(stop, first, row)
+
+
+def _parts(value: Value) -> list[Vec]:
+    return [value.re, value.im] if isinstance(value, Complex) else [value]
+
+
+class Accumulators:
+    """One reduction of a tile: its accumulator rows, and its chunks' results. Argument reductions carry a second row of
+    indices; moments carry mean and spread in float64."""
+
+    def __init__(self, tile: TileFunction, r: int) -> None:
+        self.tile, self.r = tile, r
+        self.code, self.builder = tile.code, tile.builder
+        self.kind, self.dtype = tile.kernel.kind(r), tile.kernel.reduced(r)
+        node = tile.region.nodes[r]
+        assert isinstance(node, Reduce)
+        self.arg = node.arg
+        self.lanes = tile.kernel.accumulator_rows(r)
+        self.rows = tile._rows(self.dtype, self.lanes)
+        if self.kind in ("argmax", "argmin"):
+            self.rows = Rows([*self.rows.bases, tile._rows(INT64, 1).bases[0]], [*self.rows.dtypes, INT64])
+        if self.is_tree:
+            self.results = tile._rows(self.dtype, MAX_CHUNKS)
+        if self.kind == "moments":
+            self.mean, self.spread = tile._rows(F64, 1), tile._rows(F64, 1)
+            self.centre = tile._rows(self.dtype, 1)
+
+    @property
+    def is_tree(self) -> bool:
+        return self.kind == "sum" and self.dtype.kind in "fc"
+
+    def _identity(self) -> list[Vec]:
+        b = self.builder
+        if self.kind in ("sum", "moments"):
+            zero = -0.0 if self.dtype.kind in "fc" else 0
+            return [b.const(zero, d) for d in self.rows.dtypes]
+        values = _parts(constant(b, extreme_identity(self.kind, self.dtype), self.dtype))
+        return [*values, b.const(-1, INT64)] if self.kind in ("argmax", "argmin") else values
+
+    def _fill(self, rows: Rows, count: int, values: Sequence[Vec]) -> None:
+        def row(r: str) -> None:
+            self.tile._each_column(lambda v, left: self.tile.write(rows, r, v, values))
+
+        self.tile._each_row(str(count), "0", row)
+
+    def begin(self) -> None:
+        """Before the first chunk: reductions that are exact in any order run through all chunks."""
+        if self.kind == "moments":
+            zero = [self.builder.const(0.0, F64)]
+            self._fill(self.mean, 1, zero)
+            self._fill(self.spread, 1, zero)
+        elif not self.is_tree:
+            self._fill(self.rows, 1, self._identity())
+
+    def clear(self) -> None:
+        if self.is_tree or self.kind == "moments":
+            self._fill(self.rows, self.lanes, self._identity())
+
+    def step(self, values: Mapping[int, Value], r: str, first: str, v: str) -> None:
+        value = _parts(values[self.arg])
+        if self.kind in ("argmax", "argmin"):
+            index = elements.splat_text(self.code, r, self.tile.kernel.lanes, "i64")
+            value = [*value, Vec(index, INT64)]
+        lane = "0" if self.lanes == 1 else self.code.emit(f"and i64 {self.code.sub(r, first)}, {self.lanes - 1}")
+        self._accumulate(value, lane, v)
+
+    def _accumulate(self, value: Sequence[Vec], lane: str, v: str) -> None:
+        kind = "sum" if self.kind == "moments" else self.kind
+        before = self.tile.read(self.rows, lane, v)
+        self.tile.write(self.rows, lane, v, combine(self.builder, kind, self.dtype, before, value))
+
+    def _halve(self) -> None:
+        half = self.lanes // 2
+        while half:
+            def row(j: str, half: int = half) -> None:
+                def column(v: str, left: str) -> None:
+                    low = self.tile.read(self.rows, j, v)
+                    high = self.tile.read(self.rows, self.code.add(j, half), v)
+                    self.tile.write(self.rows, j, v, combine(self.builder, "sum", self.dtype, low, high))
+
+                self.tile._each_column(column)
+
+            self.tile._each_row(str(half), "0", row)
+            half //= 2
+
+    def close_chunk(self, p: int, c: str, first: str, stop: str) -> None:
+        if self.is_tree:
+            self._halve()
+            self.tile._each_column(
+                lambda v, left: self.tile.write(self.results, c, v, self.tile.read(self.rows, "0", v))
+            )
+        elif self.kind == "moments":
+            self._close_moments(p, first, stop)
+
+    def _close_moments(self, p: int, first: str, stop: str) -> None:
+        """Mean of the chunk, then squared deviations from it, then Chan, Golub and LeVeque (1979), eq. 2.1."""
+        tile, b, code = self.tile, self.builder, self.code
+        self._halve()
+        here = code.sub(stop, first)
+        count = b.convert(Vec(elements.splat_text(code, here, tile.kernel.lanes, "i64"), INT64), self.dtype)
+
+        def centre(v: str, left: str) -> None:
+            (total,) = tile.read(self.rows, "0", v)
+            tile.write(self.centre, "0", v, [b.div(total, count)])
+
+        tile._each_column(centre)
+        self.clear()
+
+        def deviation(values: dict[int, Value], r: str, v: str) -> None:
+            d = b.sub(values[self.arg], tile.read(self.centre, "0", v)[0])
+            lane = code.emit(f"and i64 {code.sub(r, first)}, {self.lanes - 1}")
+            self._accumulate([b.mul(d, d)], lane, v)
+
+        one = tile.kernel.phases.passes[p]
+        tile._sweep(p, one.nodes, first, stop, deviation)
+        self._halve()
+        tile._each_column(lambda v, left: self._merge_moments(v, first, here, stop))
+
+    def _merge_moments(self, v: str, before: str, here: str, after: str) -> None:
+        tile, b = self.tile, self.builder
+
+        def number(x: str) -> Vec:
+            return b.convert(Vec(elements.splat_text(self.code, x, tile.kernel.lanes, "i64"), INT64), F64)
+
+        def wide(x: Vec) -> Vec:
+            return b.convert(x, F64)
+
+        n_a, n_b, n = number(before), number(here), number(after)
+        (mean,), (spread,) = tile.read(self.mean, "0", v), tile.read(self.spread, "0", v)
+        centre, own = wide(tile.read(self.centre, "0", v)[0]), wide(tile.read(self.rows, "0", v)[0])
+        delta = b.sub(centre, mean)
+        moved = b.add(mean, b.div(b.mul(delta, n_b), n))
+        between = b.div(b.mul(b.mul(b.mul(delta, delta), n_a), n_b), n)
+        is_first = b.eq(n_a, b.const(0.0, F64))
+        tile.write(self.mean, "0", v, [b.select(is_first, centre, moved)])
+        tile.write(self.spread, "0", v, [b.select(is_first, own, b.add(b.add(spread, own), between))])
+
+    def end(self, chunks: str) -> None:
+        """The result into the reduction's cell. Chunks of a sum go down the same accumulator rows, as one more level."""
+        tile, b, cell = self.tile, self.builder, self.tile.cells[self.r]
+        if self.is_tree:
+            # One chunk is its own result: −0.0 + x = x, so the level changes nothing.
+            self.clear()
+
+            def chunk(c: str) -> None:
+                tile._each_column(lambda v, left: self._accumulate(tile.read(self.results, c, v), c, v))
+
+            tile._each_row(chunks, "0", chunk)
+            self._halve()
+        node = tile.region.nodes[self.r]
+
+        def column(v: str, left: str) -> None:
+            if self.kind == "moments":
+                (spread,) = tile.read(self.spread, "0", v)
+                tile.write(cell, "0", v, [b.convert(spread, node.dtype)])
+                return
+            values = tile.read(self.rows, "0", v)
+            tile.write(cell, "0", v, values[1:] if self.kind in ("argmax", "argmin") else values)
+
+        tile._each_column(column)

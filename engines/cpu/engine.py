@@ -1,0 +1,256 @@
+"""The CPU engine: plans in, executables out that run fused kernels of machine code on every core.
+
+A run looks up the plan bound to its inputs' layouts (``binding``) and carries out its actions: allocate from the pool,
+enter native code once per block, call NumPy at seams. Kernels start at code generation level 0 and are compiled again at
+level 2 when they have run for about 20 times their compile time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any, assert_never
+
+import numpy as np
+
+from tenferro.engines.cpu import binding, memory, native, threads
+from tenferro.engines.cpu.binding import Alloc, Binder, BoundPlan, Call, Drop, Enter, Place, Tail, ViewOf
+from tenferro.engines.cpu.kernel import FAST, GOOD, KernelTable
+from tenferro.engines.cpu.layout import Strided
+from tenferro.engines.cpu.toolchain import Target
+from tenferro.engines.engine import Engine, Executable, RunResult
+from tenferro.engines.reference import ReferenceExecutable, evaluated
+from tenferro.lowering.exec_program import Slot
+from tenferro.lowering.plan import Plan
+from tenferro.tracer.config import config
+from tenferro.tracer.dims import DimExpr, Leaf, evaluate
+from tenferro.tracer.errors import LoweringError
+from tenferro.tracer.program import DimScalar, Literal
+
+Array = np.ndarray[Any, Any]
+
+BOUND_PLANS = 256
+"""Layouts kept per program; the least recently used one goes."""
+TIER_FACTOR = 20
+"""Compile times of run time after which a kernel is compiled again for speed."""
+GOOD_AT_ONCE_SECONDS = 20e-3
+"""Estimated seconds of one run from which on level 2 comes first: it pays back within two calls."""
+UNKNOWN_TAILS = 64
+
+
+class CpuEngine(Engine):
+    """The process's cores. ``target`` overrides the machine's own instruction set (for tests of vector widths)."""
+
+    def __init__(self, number: int = 0, target: Target | None = None) -> None:
+        self.id = f"cpu:{number}"
+        self.target = target
+
+    def compile(self, plan: Plan) -> Executable:
+        return CpuExecutable(plan, self.target)
+
+
+class CpuExecutable(Executable):
+    """A plan with its kernels, and the bindings to the layouts seen so far."""
+
+    def __init__(self, plan: Plan, target: Target | None = None) -> None:
+        self.plan = plan
+        self.table = KernelTable(target)
+        self._bound: OrderedDict[Any, BoundPlan] = OrderedDict()
+        self._tier = config().tier
+        self._enter = native.module().enter
+
+    def run(self, inputs: Sequence[Array | int]) -> RunResult:
+        key = tuple([x if type(x) is int else (x.shape, x.strides) for x in inputs])  # type: ignore[union-attr]
+        bound = self._bound.get(key)
+        if bound is None:
+            bound = self._bind(key, inputs)
+        return self.run_bound(bound, inputs)
+
+    def run_bound(self, bound: BoundPlan, inputs: Sequence[Array | int]) -> RunResult:
+        """Run a plan that was bound to just these layouts."""
+        arrays: list[Any] = [*inputs, *[None] * (bound.positions - len(inputs))]
+        runtime: dict[Leaf, int] = {}
+        if bound.level == GOOD or self._tier == "0":
+            last = self._act(bound, arrays, runtime, inputs)
+        else:
+            start = time.perf_counter()
+            last = self._act(bound, arrays, runtime, inputs)
+            self._promote(bound, time.perf_counter() - start, inputs)
+        return RunResult([self._output(o, arrays, inputs, runtime) for o in last.outputs], runtime)
+
+    # Binding.
+
+    def _environment(self, inputs: Sequence[Array | int]) -> dict[Leaf, int]:
+        env: dict[Leaf, int] = {}
+        for k, x in enumerate(inputs):
+            if isinstance(x, int):
+                env[Leaf("int", k)] = x
+            else:
+                env.update((Leaf("extent", k, axis), n) for axis, n in enumerate(x.shape))
+        return env
+
+    def _binder(self, inputs: Sequence[Array | int], level: int) -> Binder:
+        places = {}
+        for k, (declared, x) in enumerate(zip(self.plan.program.inputs, inputs, strict=True)):
+            strided = Strided(0, (), ()) if isinstance(x, int) else Strided(0, x.shape, x.strides)
+            places[declared.slot.index] = Place(k, strided)
+        return Binder(self.plan, self.table, self._environment(inputs), places, len(inputs), level)
+
+    def _bind(self, key: Any, inputs: Sequence[Array | int]) -> BoundPlan:
+        level = GOOD if self._tier == "2" else FAST
+        bound = self._binder(inputs, level).bind(0)
+        if self._tier == "auto" and bound.estimate > GOOD_AT_ONCE_SECONDS:
+            bound = self._binder(inputs, GOOD).bind(0)
+        self._bound[key] = bound
+        while len(self._bound) > BOUND_PLANS:
+            self._bound.popitem(last=False)
+        return bound
+
+    def _promote(self, bound: BoundPlan, seconds: float, inputs: Sequence[Array | int]) -> None:
+        """Count a run; when runs have cost 20 compilations, bind this layout again at level 2."""
+        bound.seconds += seconds
+        spent = sum(k.compile_seconds for k in self.table.kernels())
+        if bound.seconds < TIER_FACTOR * spent:
+            return
+        better = self._binder(inputs, GOOD).bind(0)
+        bound.actions, bound.positions, bound.outputs = better.actions, better.positions, better.outputs
+        bound.tail, bound.level = better.tail, better.level
+
+    # Running.
+
+    def _act(
+        self, bound: BoundPlan, arrays: list[Any], runtime: dict[Leaf, int], inputs: Sequence[Array | int]
+    ) -> BoundPlan:
+        """Carry out a bound plan and the tails that its run-time extents lead to; returns the last one."""
+        while True:
+            for action in bound.actions:
+                if type(action) is Enter:
+                    found = self._enter(action.address, threads.count(), *[arrays[p] for p in action.positions])
+                    if found != native.CLEAN:
+                        self._report(found, inputs)
+                elif type(action) is Alloc:
+                    arrays[action.position] = memory.empty(action.shape, action.dtype, memory.line_tag(action.line))
+                else:
+                    self._act_in_python(action, arrays, runtime)
+            if bound.tail is None:
+                return bound
+            bound = self._follow(bound.tail, arrays, runtime)
+            arrays += [None] * (bound.positions - len(arrays))
+
+    def _act_in_python(self, action: binding.Action, arrays: list[Any], runtime: dict[Leaf, int]) -> None:
+        match action:
+            case ViewOf():
+                arrays[action.position] = _view(arrays[action.source], action)
+            case Call():
+                self._call(action, arrays, runtime)
+            case Drop(positions=positions):
+                for p in positions:
+                    arrays[p] = None
+            case Alloc() | Enter():
+                raise AssertionError("handled by the caller")
+            case _:
+                assert_never(action)
+
+    def _call(self, action: Call, arrays: list[Any], runtime: dict[Leaf, int]) -> None:
+        env = {**self._environment_of(arrays), **runtime}
+        operands = []
+        for source in action.sources:
+            match source:
+                case int(position):
+                    operands.append(arrays[position])
+                case Literal(value=value, dtype=dtype):
+                    operands.append(np.asarray(value, dtype))
+                case DimScalar(expr=expr, dtype=dtype):
+                    operands.append(np.asarray(evaluate(expr, env), dtype))
+                case Slot():
+                    raise AssertionError("slots have positions")
+        instruction = action.instruction
+        params = {k: evaluated(v, env) for k, v in instruction.params.items()}
+        with np.errstate(all="ignore"):
+            result = instruction.op.reference(*operands, **params)
+        results = result if isinstance(result, tuple) else (result,)
+        for position, one, kind in zip(action.outputs, results, instruction.types, strict=True):
+            arrays[position] = np.require(np.asarray(one, kind.dtype), requirements=["C", "O", "W"])
+
+    def _environment_of(self, arrays: list[Any]) -> dict[Leaf, int]:
+        return self._environment(arrays[: len(self.plan.program.inputs)])
+
+    def _follow(self, tail: Tail, arrays: list[Any], runtime: dict[Leaf, int]) -> BoundPlan:
+        extents = tuple(arrays[position].shape[axis] for _, position, axis in tail.leaves)
+        runtime.update((leaf, n) for (leaf, _, _), n in zip(tail.leaves, extents, strict=True))
+        found = tail.bound.get(extents)
+        if found is None:
+            if len(tail.bound) >= UNKNOWN_TAILS:
+                tail.bound.pop(next(iter(tail.bound)))
+            found = tail.bound[extents] = tail.bind(extents)
+        return found
+
+    def _output(
+        self, source: Any, arrays: list[Any], inputs: Sequence[Array | int], runtime: dict[Leaf, int]
+    ) -> Array:
+        match source:
+            case int(position):
+                found: Array = arrays[position]
+                return found if isinstance(found, np.ndarray) else np.asarray(found)
+            case Literal(value=value, dtype=dtype):
+                return np.array(value, dtype)
+            case DimScalar(expr=expr, dtype=dtype):
+                return np.array(evaluate(expr, {**self._environment(inputs), **runtime}), dtype)
+            case _:
+                raise AssertionError(f"output {source}")
+
+    def _report(self, latch: int, inputs: Sequence[Array | int]) -> None:
+        """Say what a kernel found. The reference engine runs the same program on the same inputs: it raises or warns
+        with the op, the argument, the value and the user's line."""
+        if latch & (1 << 62) and np.geterr()["divide"] == "ignore":
+            return
+        ReferenceExecutable(self.plan.program).run(inputs)
+        if not latch & (1 << 62):
+            raise LoweringError(f"a kernel recorded {latch:#x}, which the reference engine does not find")
+
+    # Looking inside.
+
+    def kernel_texts(self) -> dict[str, dict[str, str]]:
+        found: dict[str, dict[str, str]] = {}
+        for name, kernel in self.table.texts():
+            libraries = sorted(kernel.libraries.items())
+            texts = {"llvm": kernel.text}
+            if libraries:
+                texts["asm"] = libraries[-1][1].asm()
+            key = name
+            while key in found:
+                key += "'"
+            found[key] = texts
+        return found
+
+    @property
+    def kernels(self) -> int:
+        return len(self.table.kernels())
+
+    @property
+    def kernel_bytes(self) -> int:
+        return sum(k.code_bytes for k in self.table.kernels())
+
+
+def _view(base: Array, action: ViewOf) -> Array:
+    """An array on the memory of ``base``; writeable where that is."""
+    interface = {
+        "data": (base.ctypes.data + action.offset, not base.flags.writeable),
+        "shape": action.shape,
+        "strides": action.strides,
+        "typestr": action.dtype.str,
+        "version": 3,
+    }
+    view = np.asarray(_Memory(interface, base))
+    if action.copy_reshape is not None:
+        return np.array(view, order="C").reshape(action.copy_reshape)
+    return view
+
+
+class _Memory:
+    """Hands an array interface to NumPy and keeps the owner of the memory alive."""
+
+    def __init__(self, interface: dict[str, Any], owner: Array) -> None:
+        self.__array_interface__ = interface
+        self.owner = owner

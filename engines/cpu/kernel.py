@@ -1,0 +1,103 @@
+"""Compiled kernels: a Region and a Variant go in, addresses of entries come out.
+
+A kernel is compiled at level 0 when first needed and again at level 2 when it has run for long enough to pay for that
+(``Kernel.promote``). Texts that are equal share one library in the process; equal texts of other processes come from the
+disk cache.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tenferro.engines.cpu.columns import ColumnKernel
+from tenferro.engines.cpu.layout import Variant
+from tenferro.engines.cpu.rows import RowKernel
+from tenferro.engines.cpu.toolchain import Library, Target, compile_text, host_target
+from tenferro.lowering.region import Region
+
+FAST, GOOD = 0, 2
+"""Code generation levels: quick to compile, quick to run."""
+
+_libraries: weakref.WeakValueDictionary[tuple[str, int, Target], Library] = weakref.WeakValueDictionary()
+_lock = threading.Lock()
+
+
+def shared_library(text: str, level: int, target: Target) -> Library:
+    """One library per text, level and target in the process."""
+    key = (text, level, target)
+    with _lock:
+        found = _libraries.get(key)
+    if found is None:
+        found = compile_text(text, level, target)
+        with _lock:
+            found = _libraries.setdefault(key, found)
+    return found
+
+
+@dataclass
+class Kernel:
+    """One region under one variant."""
+
+    writer: RowKernel | ColumnKernel
+    text: str
+    target: Target
+    libraries: dict[int, Library] = field(default_factory=dict)
+    compile_seconds: float = 0.0
+
+    @classmethod
+    def make(cls, region: Region, variant: Variant, axis_loops: Mapping[int, int], target: Target) -> Kernel:
+        start = time.perf_counter()
+        kind = ColumnKernel if variant.schedule == "column" else RowKernel
+        writer = kind(region, variant, axis_loops)
+        text = writer.text()
+        return cls(writer, text, target, compile_seconds=time.perf_counter() - start)
+
+    def library(self, level: int) -> Library:
+        found = self.libraries.get(level)
+        if found is None:
+            start = time.perf_counter()
+            found = self.libraries[level] = shared_library(self.text, level, self.target)
+            self.compile_seconds += time.perf_counter() - start
+        return found
+
+    def address(self, entry: str, level: int) -> int:
+        return self.library(level).address(entry)
+
+    @property
+    def code_bytes(self) -> int:
+        return max((x.code_bytes for x in self.libraries.values()), default=0)
+
+
+class KernelTable:
+    """The kernels of one executable, by region and variant. Thread-safe."""
+
+    def __init__(self, target: Target | None = None) -> None:
+        self._target = target
+        self._kernels: dict[tuple[int, Variant, tuple[tuple[int, int], ...]], Kernel] = {}
+        self._regions: list[Region] = []
+        self._lock = threading.RLock()
+
+    @property
+    def target(self) -> Target:
+        return self._target or host_target()
+
+    def kernel(self, region: Region, variant: Variant, axis_loops: Mapping[int, int]) -> Kernel:
+        key = (id(region), variant, tuple(sorted(axis_loops.items())))
+        with self._lock:
+            found = self._kernels.get(key)
+            if found is None:
+                found = self._kernels[key] = Kernel.make(region, variant, axis_loops, self.target)
+                self._regions.append(region)  # keeps the id in the key its own
+            return found
+
+    def kernels(self) -> list[Kernel]:
+        with self._lock:
+            return list(self._kernels.values())
+
+    def texts(self) -> list[tuple[str, Kernel]]:
+        with self._lock:
+            return [(region.name, k) for region, k in zip(self._regions, self._kernels.values(), strict=True)]

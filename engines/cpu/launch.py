@@ -1,0 +1,157 @@
+"""From a region on real layouts to launches of a block: which schedule, how many items, what a thread takes at a time.
+
+None of these choices changes bits: every schedule follows the one reduction tree.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tenferro.engines.cpu import layout as lay
+from tenferro.engines.cpu.columns import ColumnKernel, column_layout, tile_columns
+from tenferro.engines.cpu.kernel import Kernel
+from tenferro.engines.cpu.layout import Layout, Variant
+from tenferro.engines.cpu.params import BLOCK, BLOCKS, CELLS_POINTER, PART_POINTER, TILE
+from tenferro.engines.cpu.phases import cost
+from tenferro.engines.cpu.rows import MAX_ROW_CHUNKS, PACKED_BLOCK, RowKernel
+from tenferro.lowering.region import Gather, Iota, Load, Region, Valid
+
+if TYPE_CHECKING:
+    from tenferro.engines.cpu.binding import Binder
+
+SECONDS_PER_OPERATION = 0.04e-9
+SECONDS_PER_BYTE = 0.06e-9
+SECONDS_PER_ROW = 15e-9
+GRAIN_SECONDS = 40e-6
+"""Work that a thread takes at a time: long against a hand-out (about 0.1 µs), short against an interrupt's 50 ms."""
+BLOCK_ELEMENTS = 1 << 14
+SPLIT_ROWS = 8
+"""Fewer rows than this are split among threads by chunks, if they are long."""
+
+
+def variant_of(region: Region, layout: Layout, schedule: str) -> Variant:
+    named = []
+    for node in region.nodes:
+        match node:
+            case Load(windows=windows) | Valid(windows=windows):
+                named += [layout.axis_loops[w.axis] for w in windows]
+            case Iota(axis=axis):
+                named.append(layout.axis_loops[axis])
+            case _:
+                pass
+    kinds = tuple(a.kind for a in layout.accesses)
+    return Variant(len(layout.outer), len(layout.row), kinds, tuple(named), schedule)  # type: ignore[arg-type]
+
+
+def add_region(binder: Binder, region: Region, prototype: Region) -> float:
+    """Append the launches of ``region`` to the binder's block; ``prototype`` is the region whose kernel serves it.
+    Returns the estimated seconds on one thread."""
+    slots = {slot: place.strided for slot, place in binder.places.items()}
+    itemsizes = _SlotItemSizes(binder)
+    layout = lay.layout(region, slots, itemsizes, binder.env)
+    if layout.outer_count == 0 or (layout.row_length == 0 and not region.row_axes):
+        return 0.0
+    columns = column_layout(region, layout)
+    if columns is not None:
+        return _add_columns(binder, region, prototype, columns)
+    kernel = binder.kernels.kernel(prototype, variant_of(region, layout, "row"), layout.axis_loops)
+    words = kernel.writer.params.fill(region, layout, slots, binder.env)
+    seconds = _row_seconds(region, layout)
+    if not region.row_axes:
+        return _add_blocks(binder, kernel, layout, words, seconds)
+    if _splits(kernel, layout, seconds):
+        return _add_split(binder, kernel, layout, words, seconds)
+    total = layout.outer_count
+    grain = max(1, min(total, round(GRAIN_SECONDS / seconds)))
+    _launch(binder, kernel, "row", layout, total, grain, words)
+    return seconds * total
+
+
+class _SlotItemSizes(dict[int, int]):
+    """Item sizes by slot, from the binder's types."""
+
+    def __init__(self, binder: Binder) -> None:
+        super().__init__()
+        self._types = binder.types
+
+    def __missing__(self, slot: int) -> int:
+        return int(self._types[slot].dtype.itemsize)
+
+
+def _row_seconds(region: Region, layout: Layout) -> float:
+    """One row on one thread, roughly."""
+    operations = sum(cost(n) for n in region.nodes)
+    bytes_moved = sum(a.itemsize * (4 if a.kind == "packed" else 1) for a in layout.accesses if a.kind != "uniform")
+    element = operations * SECONDS_PER_OPERATION + bytes_moved * SECONDS_PER_BYTE
+    return SECONDS_PER_ROW + layout.row_length * element
+
+
+def _launch(
+    binder: Binder, kernel: Kernel, entry: str, layout: Layout, total: int, grain: int, words: list[int],
+    extra: tuple[tuple[int, int], ...] = (),
+) -> None:  # fmt: skip
+    """One launch with its pointers; ``extra`` are (parameter, position) of buffers beside the accesses."""
+    block = binder.open_block()
+    launch = block.add_launch(kernel.address(entry, binder.level), total, grain, words)
+    for a, access in enumerate(layout.accesses):
+        position = binder.places[access.slot].position
+        block.add_patch(binder.patch(position), launch, kernel.writer.params["p", a], access.offset)
+    for parameter, position in extra:
+        block.add_patch(binder.patch(position), launch, parameter)
+
+
+def _add_blocks(binder: Binder, kernel: Kernel, layout: Layout, words: list[int], seconds: float) -> float:
+    """Items are blocks of rows."""
+    packed = any(a.kind == "packed" for a in layout.accesses)
+    block = min(layout.row_length, PACKED_BLOCK if packed else BLOCK_ELEMENTS)
+    words[BLOCK], words[BLOCKS] = block, -(-layout.row_length // block)
+    total = layout.outer_count * words[BLOCKS]
+    grain = max(1, min(total, round(GRAIN_SECONDS / (seconds / words[BLOCKS]))))
+    _launch(binder, kernel, "row", layout, total, grain, words)
+    return seconds * layout.outer_count
+
+
+def _splits(kernel: Kernel, layout: Layout, seconds: float) -> bool:
+    writer = kernel.writer
+    assert isinstance(writer, RowKernel)
+    chunks = layout.row_length // min(writer.chunk(p) for p in range(len(writer.phases.passes))) + 1
+    return chunks > MAX_ROW_CHUNKS or (layout.outer_count < SPLIT_ROWS and seconds > 2 * GRAIN_SECONDS)
+
+
+def _add_split(binder: Binder, kernel: Kernel, layout: Layout, words: list[int], seconds: float) -> float:
+    """Passes in turn: each a launch over chunks, then one over rows that closes it."""
+    writer, rows = kernel.writer, layout.outer_count
+    assert isinstance(writer, RowKernel)
+    passes = range(len(writer.phases.passes))
+    counts = [max(1, -(-layout.row_length // writer.chunk(p))) for p in passes]
+    most = max(rows * n * max(1, writer.part_words(p)) for p, n in zip(passes, counts, strict=True))
+    word = np.dtype(np.int64)
+    parts = binder.allocate((most,), word, None)
+    cells = binder.allocate((max(1, rows * writer.cell_words),), word, None)
+    extra = ((PART_POINTER, parts), (CELLS_POINTER, cells))
+    for p in passes:
+        items = rows * counts[p]
+        grain = max(1, min(items, round(GRAIN_SECONDS / (seconds / counts[p] / len(counts)))))
+        _launch(binder, kernel, f"sweep{p}", layout, items, grain, words, extra)
+        if writer.phases.passes[p].reduces:
+            _launch(binder, kernel, f"close{p}", layout, rows, max(1, rows // 8), words, extra)
+    return seconds * rows
+
+
+def _add_columns(binder: Binder, region: Region, prototype: Region, layout: Layout) -> float:
+    """Items are tiles of columns."""
+    kernel = binder.kernels.kernel(prototype, variant_of(region, layout, "column"), layout.axis_loops)
+    writer = kernel.writer
+    assert isinstance(writer, ColumnKernel)
+    slots = {slot: place.strided for slot, place in binder.places.items()}
+    words = writer.params.fill(region, layout, slots, binder.env)
+    columns = layout.outer[-1].size
+    tile = tile_columns(writer, columns)
+    words[TILE], words[BLOCKS] = tile, -(-columns // tile)
+    total = layout.outer_count // columns * words[BLOCKS]
+    seconds = _row_seconds(region, layout) * layout.outer_count
+    grain = max(1, min(total, round(GRAIN_SECONDS / (seconds / total))))
+    _launch(binder, kernel, "tile", layout, total, grain, words)
+    return seconds

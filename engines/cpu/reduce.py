@@ -1,0 +1,333 @@
+"""Reductions inside a kernel: what a loop carries, how a chunk ends, how chunks are put together.
+
+In: values of the reduced node, vector by vector. Out: *words* of 8 bytes per chunk, and from all chunks' words the result.
+The order of everything here is that of ``tenferro.lowering.tree``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tenferro.engines.cpu import elements
+from tenferro.engines.cpu.body import CodeBuilder, constant
+from tenferro.engines.cpu.code import Code
+from tenferro.engines.cpu.elements import Value
+from tenferro.engines.cpu.vector_builder import ModuleText, Vec
+from tenferro.lowering.region import Reduce
+from tenferro.lowering.tree import CHUNK_STEPS, lanes as tree_lanes
+from tenferro.tracer import scalar
+from tenferro.tracer.scalar.builder import Complex
+
+F64, INT64, BOOL = np.dtype(np.float64), elements.INT64, elements.BOOL
+WORD = 8
+
+
+def words(kind: str, dtype: np.dtype[Any]) -> int:
+    """8-byte words of a chunk's result."""
+    return 2 if kind in ("argmax", "argmin", "moments") or dtype.kind == "c" else 1
+
+
+def is_float_sum(kind: str, dtype: np.dtype[Any]) -> bool:
+    return kind in ("sum", "moments") and dtype.kind in "fc"
+
+
+def extreme_identity(kind: str, dtype: np.dtype[Any]) -> complex:
+    """What no element of the dtype is below (``max``, ``argmax``) or above."""
+    low = kind in ("max", "argmax")
+    match dtype.kind:
+        case "b":
+            return not low
+        case "i" | "u":
+            return int(np.iinfo(dtype).min if low else np.iinfo(dtype).max)
+        case "c":
+            return complex(-np.inf, -np.inf) if low else complex(np.inf, np.inf)
+        case _:
+            return -np.inf if low else np.inf
+
+
+@dataclass
+class Accumulator:
+    """One reduction in one loop. ``dtype`` is that of the reduced node."""
+
+    kind: str
+    dtype: np.dtype[Any]
+    builder: CodeBuilder
+
+    @property
+    def code(self) -> Code:
+        return self.builder.code
+
+    @property
+    def parts(self) -> list[tuple[np.dtype[Any], int]]:
+        """dtype and width of what is carried round."""
+        part, lanes = elements.component(self.dtype), self.builder.lanes
+        if self.kind == "sum":
+            width = tree_lanes(self.dtype) if self.dtype.kind in "fc" else lanes
+            return [(part, width)] * (2 if self.dtype.kind == "c" else 1)
+        if self.kind in ("max", "min"):
+            return [(part, lanes)] * (2 if self.dtype.kind == "c" else 1)
+        return [(self.dtype, lanes), (INT64, lanes)]
+
+    def carried(self) -> list[tuple[str, str]]:
+        """LLVM types and initial values."""
+        found = []
+        for position, (dtype, width) in enumerate(self.parts):
+            value = self._initial(position)
+            text = CodeBuilder(self.builder.module, width, False, self.code).const(value, dtype).text
+            found.append((elements.value_type(width, dtype), text))
+        return found
+
+    def _initial(self, position: int) -> complex:
+        if self.kind == "sum":
+            return -0.0 if self.dtype.kind in "fc" else 0
+        identity = extreme_identity(self.kind, self.dtype)
+        if self.dtype.kind == "c":
+            return identity.real
+        return identity if position == 0 else -1
+
+    def step(self, accs: Sequence[str], value: Value, active: str, index: str) -> list[str]:
+        """The carried values after one vector; ``active`` masks its lanes, ``index`` numbers them."""
+        b = self.builder
+        if self.kind == "sum":
+            values = [value.re, value.im] if isinstance(value, Complex) else [value]
+            return [self._add(a, v, active) for a, v in zip(accs, values, strict=True)]
+        if self.kind in ("max", "min"):
+            identity = constant(b, extreme_identity(self.kind, self.dtype), self.dtype)
+            masked = scalar.where(b, Vec(active, BOOL), value, identity)
+            combined = _extreme(b, self.kind, self._value(accs), masked)
+            return [combined.re.text, combined.im.text] if isinstance(combined, Complex) else [combined.text]
+        best, place = Vec(accs[0], self.dtype), Vec(accs[1], INT64)
+        better = b.and_(Vec(active, BOOL), b.or_(b.lt(place, b.const(0, INT64)), _beats(b, self.kind, value, best)))
+        return [b.select(better, value, best).text, b.select(better, Vec(index, INT64), place).text]
+
+    def _value(self, accs: Sequence[str]) -> Value:
+        if self.dtype.kind == "c":
+            part = elements.component(self.dtype)
+            return Complex(Vec(accs[0], part), Vec(accs[1], part))
+        return Vec(accs[0], self.dtype)
+
+    def _add(self, acc: str, value: Vec, active: str) -> str:
+        b, code = self.builder, self.code
+        dtype = value.dtype
+        zero = b.const(-0.0 if dtype.kind == "f" else 0, dtype)
+        x = b.select(Vec(active, BOOL), value, zero).text
+        width = tree_lanes(dtype) if dtype.kind == "f" else b.lanes
+        element = elements.memory_type(dtype)
+        name = "fadd" if dtype.kind == "f" else "add"
+        for first in range(0, b.lanes, width):
+            piece = x
+            if width < b.lanes:
+                piece = elements.shuffle(code, x, "poison", b.lanes, element, list(range(first, first + width)))
+            acc = code.emit(f"{name} <{width} x {element}> {acc}, {piece}")
+        return acc
+
+    def finish(self, accs: Sequence[str]) -> list[Vec]:
+        """Halve the lanes to one: the chunk's words as scalars."""
+        width = self.parts[0][1]
+        current = [Vec(a, d) for a, (d, _) in zip(accs, self.parts, strict=True)]
+        while width > 1:
+            half = width // 2
+            low = [self._half(v, width, 0) for v in current]
+            high = [self._half(v, width, half) for v in current]
+            current = combine(CodeBuilder(self.builder.module, half, False, self.code), self.kind, self.dtype, low, high)
+            width = half
+        return current
+
+    def _half(self, value: Vec, width: int, first: int) -> Vec:
+        element = elements.value_type(1, value.dtype)
+        if width == 2:
+            return Vec(self.code.emit(f"extractelement <2 x {element}> {value.text}, i64 {first}"), value.dtype)
+        indices = list(range(first, first + width // 2))
+        return Vec(elements.shuffle(self.code, value.text, "poison", width, element, indices), value.dtype)
+
+
+def combine(b: CodeBuilder, kind: str, dtype: np.dtype[Any], x: Sequence[Vec], y: Sequence[Vec]) -> list[Vec]:
+    """Two partial results into one; ``x`` comes first in row-major order."""
+    if kind == "sum":
+        return [b.add(p, q) for p, q in zip(x, y, strict=True)]
+    if kind in ("max", "min"):
+        if dtype.kind == "c":
+            result = _extreme(b, kind, Complex(*x), Complex(*y))
+            return [result.re, result.im]
+        return [_extreme(b, kind, x[0], y[0])]
+    zero = b.const(0, INT64)
+    beats = _beats(b, kind, y[0], x[0])
+    ties = b.and_(b.not_(_beats(b, kind, x[0], y[0])), b.lt(y[1], x[1]))
+    better = b.and_(b.le(zero, y[1]), b.or_(b.lt(x[1], zero), b.or_(beats, ties)))
+    return [b.select(better, y[0], x[0]), b.select(better, y[1], x[1])]
+
+
+def _extreme(b: CodeBuilder, kind: str, x: Value, y: Value) -> Value:
+    return (scalar.maximum if kind == "max" else scalar.minimum)(b, x, y)
+
+
+def _beats(b: CodeBuilder, kind: str, x: Vec, y: Vec) -> Vec:
+    """x goes before y strictly: it is better, or it is a NaN and y is none."""
+    better = scalar.less(b, y, x) if kind == "argmax" else scalar.less(b, x, y)
+    if x.dtype.kind != "f":
+        return better
+    x_nan, y_nan = scalar.not_equal(b, x, x), scalar.not_equal(b, y, y)
+    return b.or_(b.and_(better, b.not_(y_nan)), b.and_(x_nan, b.not_(y_nan)))
+
+
+def store_word(code: Code, value: Vec, place: str) -> None:
+    elements.store(code, place, value, 1, value.dtype)
+
+
+class Chunks:
+    """Puts the words of all chunks of a row together, in scalar code of an outer-level function."""
+
+    def __init__(self, module: ModuleText, code: Code) -> None:
+        self.module = module
+        self.code = code
+        self.builder = CodeBuilder(module, 1, False, code)
+
+    def result(self, node: Reduce, dtype: np.dtype[Any], base: str, count: str, length: str, chunk: int) -> Value:
+        """The reduction from its words: word w of chunk c is at ``base + 8 * (w * count + c)``. ``dtype`` is that of the
+        reduced node, ``length`` the elements of a row, ``chunk`` those of a chunk."""
+        pitch = self.code.mul(count, WORD)
+        places = [base, self.code.at(base, pitch)][: words(node.kind, dtype)]
+        if node.kind == "moments":
+            return self._moments(dtype, places, count, length, chunk)
+        part = elements.component(dtype)
+        if is_float_sum(node.kind, dtype):
+            sums = [Vec(self._tree(part, p, count), part) for p in places]
+            total = [self._nothing(length, s) for s in sums]
+            return Complex(*total) if dtype.kind == "c" else total[0]
+        kinds = [dtype, INT64] if node.kind in ("argmax", "argmin") else [part] * len(places)
+        final = self._in_order(node.kind, dtype, list(zip(places, kinds, strict=True)), count)
+        if node.kind in ("argmax", "argmin"):
+            return final[1]
+        return Complex(*final) if dtype.kind == "c" else final[0]
+
+    def _nothing(self, length: str, total: Vec) -> Vec:
+        """The sum of no elements is +0.0, though the tree starts from −0.0."""
+        empty = Vec(self.code.compare("eq", length, 0), BOOL)
+        return self.builder.select(empty, self.builder.const(0.0, total.dtype), total)
+
+    def _in_order(
+        self, kind: str, dtype: np.dtype[Any], places: Sequence[tuple[str, np.dtype[Any]]], count: str
+    ) -> list[Vec]:
+        code = self.code
+
+        def read(c: str | int) -> list[Vec]:
+            return [elements.load(code, code.at(p, code.mul(c, WORD)), 1, d) for p, d in places]
+
+        first = read(0)
+
+        def body(c: str, accs: list[str]) -> list[str]:
+            before = [Vec(a, v.dtype) for a, v in zip(accs, first, strict=True)]
+            return [v.text for v in combine(self.builder, kind, dtype, before, read(c))]
+
+        carried = [(elements.value_type(1, v.dtype), v.text) for v in first]
+        after = code.loop(1, count, 1, carried, body)
+        return [Vec(a, v.dtype) for a, v in zip(after, first, strict=True)]
+
+    def _tree(self, dtype: np.dtype[Any], place: str, count: str) -> str:
+        """One chunk is its own result; more go through the tree's function, a level at a time."""
+        name = f"@tree_{dtype.name}"
+        kind = elements.memory_type(dtype)
+        key = ("tree", dtype.str)
+        if key not in self.module.outlined:
+            self.module.outlined[key] = (name, None)
+            self.module.functions.append(_tree_function(name, dtype))
+        return self.code.emit(f"call {kind} {name}(ptr {place}, i64 {count})")
+
+    def _moments(self, dtype: np.dtype[Any], places: Sequence[str], count: str, length: str, chunk: int) -> Value:
+        """Chan, Golub and LeVeque (1979), eq. 2.1, chunk after chunk in float64; words are means and spreads."""
+        code, b = self.code, self.builder
+
+        def read(w: int, c: str | int) -> Vec:
+            return elements.load(code, code.at(places[w], code.mul(c, WORD)), 1, F64)
+
+        def number(x: str) -> Vec:
+            return Vec(code.emit(f"sitofp i64 {x} to double"), F64)
+
+        def body(c: str, accs: list[str]) -> list[str]:
+            mean, spread = Vec(accs[0], F64), Vec(accs[1], F64)
+            before = code.mul(c, chunk)
+            here = code.minimum(code.sub(length, before), chunk)
+            n_a, n_b, n = number(before), number(here), number(code.add(before, here))
+            delta = b.sub(read(0, c), mean)
+            moved = b.add(mean, b.div(b.mul(delta, n_b), n))
+            between = b.div(b.mul(b.mul(b.mul(delta, delta), n_a), n_b), n)
+            return [moved.text, b.add(b.add(spread, read(1, c)), between).text]
+
+        start = [("double", read(0, 0).text), ("double", read(1, 0).text)]
+        spread = Vec(code.loop(1, count, 1, start, body)[1], F64)
+        spread = self._nothing(length, spread)
+        return spread if dtype == F64 else b.convert(spread, dtype)
+
+
+def _tree_function(name: str, dtype: np.dtype[Any]) -> str:
+    """Reduces ``count`` words in place, a level at a time, and returns the last one."""
+    kind, width = elements.memory_type(dtype), tree_lanes(dtype)
+    size = width * CHUNK_STEPS
+    code = Code()
+    lanes = code.alloca(width * dtype.itemsize)
+    builder = CodeBuilder(ModuleText(), 1, False, code)
+    zero = builder.const(-0.0, dtype).text
+
+    def lane(index: str | int) -> str:
+        return code.at(lanes, code.mul(index, dtype.itemsize))
+
+    def level_group(g: str, first: str, stop: str, data: str) -> None:
+        def clear(k: str, _: list[str]) -> list[str]:
+            code.do(f"store {kind} {zero}, ptr {lane(k)}, align {dtype.itemsize}")
+            return []
+
+        code.loop(0, width, 1, [], clear)
+
+        def add(e: str, _: list[str]) -> list[str]:
+            spot = lane(code.emit(f"and i64 {code.sub(e, first)}, {width - 1}"))
+            old = code.emit(f"load {kind}, ptr {spot}, align {dtype.itemsize}")
+            new = code.emit(f"load {kind}, ptr {code.at(data, code.mul(e, WORD))}, align 8")
+            total = code.emit(f"fadd {kind} {old}, {new}")
+            code.do(f"store {kind} {total}, ptr {spot}, align {dtype.itemsize}")
+            return []
+
+        code.loop(first, stop, 1, [], add)
+        _halve_in_memory(code, lane, kind, width, dtype.itemsize)
+        code.do(
+            f"store {kind} {code.emit(f'load {kind}, ptr {lanes}, align {dtype.itemsize}')}, "
+            f"ptr {code.at(data, code.mul(g, WORD))}, align 8"
+        )
+
+    top, again, done = code.new_label("level"), code.new_label("again"), code.new_label("done")
+    code.jump(top)
+    code.start(top)
+    m = code.fresh()
+    mark = len(code.lines)
+    code.branch(code.compare("sgt", m, 1), again, done)
+    code.start(again)
+    groups = code.emit(f"udiv i64 {code.add(m, size - 1)}, {size}")
+
+    def group(g: str, _: list[str]) -> list[str]:
+        first = code.mul(g, size)
+        level_group(g, first, code.minimum(code.add(first, size), m), "%data")
+        return []
+
+    code.loop(0, groups, 1, [], group)
+    back = code.block
+    code.jump(top)
+    code.lines.insert(mark, f"  {m} = phi i64 [ %count, %entry ], [ {groups}, %{back} ]")
+    code.start(done)
+    code.do(f"ret {kind} {code.emit(f'load {kind}, ptr %data, align 8')}")
+    return code.function(f"define internal {kind} {name}(ptr %data, i64 %count) noinline nounwind")
+
+
+def _halve_in_memory(code: Code, lane: Callable[[str | int], str], kind: str, width: int, itemsize: int) -> None:
+    half = width // 2
+    while half:
+        def fold(k: str, _: list[str], half: int = half) -> list[str]:
+            low = code.emit(f"load {kind}, ptr {lane(k)}, align {itemsize}")
+            high = code.emit(f"load {kind}, ptr {lane(code.add(k, half))}, align {itemsize}")
+            code.do(f"store {kind} {code.emit(f'fadd {kind} {low}, {high}')}, ptr {lane(k)}, align {itemsize}")
+            return []
+
+        code.loop(0, half, 1, [], fold)
+        half //= 2

@@ -1,0 +1,352 @@
+"""Row kernels: vectors run along the row. One text serves two schedules with one tree.
+
+In: a Region and a Variant. Out: LLVM text with these entries, each ``void (ptr params, i64 begin, i64 end)``:
+
+``row``       items are rows (or, without row axes, blocks of rows); each is finished before the next.
+``sweep{p}``  items are chunks of rows: pass p over one chunk leaves its words in the partial buffer.
+``close{p}``  items are rows: combine pass p's words, compute the outer level, keep it for the next sweep.
+
+``sweep`` and ``close`` together are the *split* schedule: one long row on all threads.
+
+A row's context is an array of words on the stack: addresses of each access's first element, outer indices, the row's
+number, then two words for each outer-level node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tenferro.engines.cpu import elements
+from tenferro.engines.cpu.body import Body, CodeBuilder, Position
+from tenferro.engines.cpu.code import Code
+from tenferro.engines.cpu.elements import Value
+from tenferro.engines.cpu.layout import Variant, access_keys
+from tenferro.engines.cpu.params import BLOCK, BLOCKS, CELLS_POINTER, LENGTH, PART_POINTER, ParamMap
+from tenferro.engines.cpu.phases import arguments, chunk_length, schedule
+from tenferro.engines.cpu.reduce import Chunks, words
+from tenferro.engines.cpu.sweep import PassFunction
+from tenferro.engines.cpu.vector_builder import ModuleText
+from tenferro.lowering.region import Apply, Gather, Load, Reduce, Region, Uniform
+from tenferro.lowering.tree import lanes as tree_lanes
+from tenferro.tracer.op import Pointwise
+
+MAX_ROW_CHUNKS = 64
+"""Chunks of the longest row that the ``row`` schedule takes: their words lie on the stack."""
+PACKED_BLOCK = 2048
+"""Elements copied at a time for an access that is not contiguous along the row."""
+INLINE_LIMIT = 160
+"""Native operations up to which elementary functions are written in place rather than called."""
+
+
+def vector_lanes(region: Region) -> int:
+    """Elements of a vector: what the tree asks for, else two AVX-512 registers of the widest component."""
+    reduced = [region.nodes[n.arg].dtype for n in region.nodes if isinstance(n, Reduce) and n.kind in ("sum", "moments")]
+    floats = [tree_lanes(d) for d in reduced if d.kind in "fc"]
+    if floats:
+        return max(floats)
+    widest = max(elements.component(n.dtype).itemsize for n in region.nodes)
+    return 16 if widest == 8 else 32
+
+
+def outlines(region: Region) -> bool:
+    """Whether elementary functions are calls: in large regions they are, for compile time."""
+    total = sum(n.op.form.cost for n in region.nodes if isinstance(n, Apply) and isinstance(n.op.form, Pointwise))
+    return total > INLINE_LIMIT
+
+
+def needs_mask(region: Region) -> bool:
+    """Whether lanes past the end must be told apart: something reads, records or accumulates per lane."""
+    for node in region.nodes:
+        match node:
+            case Reduce() | Gather():
+                return True
+            case Load(windows=windows) if windows:
+                return True
+            case Apply(op=op) if isinstance(op.form, Pointwise) and op.form.check:
+                return True
+            case _:
+                pass
+    return False
+
+
+@dataclass
+class RowKernel:
+    """Writes the module; ``text()`` is the result."""
+
+    region: Region
+    variant: Variant
+    axis_loops: Mapping[int, int]
+    module: ModuleText = field(default_factory=ModuleText)
+
+    def __post_init__(self) -> None:
+        self.params = ParamMap(self.region, self.variant)
+        self.phases = schedule(self.region)
+        self.lanes = vector_lanes(self.region)
+        self.outline = outlines(self.region)
+        self.masked = needs_mask(self.region)
+        self.keys = access_keys(self.region)
+        self.outer_level = self.region.outer() if self.region.row_axes else (False,) * len(self.region.nodes)
+        cells = [k for k in range(len(self.region.nodes)) if self.outer_level[k] and not self._is_uniform(k)]
+        base = len(self.keys) + self.variant.outer_rank + 1
+        self.cells = {k: base + 2 * i for i, k in enumerate(cells)}
+        self.context_words = base + 2 * len(cells)
+
+    def _is_uniform(self, k: int) -> bool:
+        return isinstance(self.region.nodes[k], Uniform)
+
+    @property
+    def last_reducing(self) -> int:
+        """The last pass with reductions; after it every outer-level node is known."""
+        return max(p for p, one in enumerate(self.phases.passes) if one.reduces)
+
+    @property
+    def cell_words(self) -> int:
+        """Words of a row that the split schedule keeps between its launches."""
+        return 2 * len(self.cells)
+
+    def part_words(self, p: int) -> int:
+        """Words of one chunk of pass p."""
+        return sum(words(self._kind(r), self._reduced(r)) for r in self.phases.passes[p].reduces)
+
+    def chunk(self, p: int) -> int:
+        """Elements of a chunk of pass p (of a work item, for a pass without reductions)."""
+        reduces = self.phases.passes[p].reduces
+        return chunk_length(self.region, reduces[0]) if reduces else PACKED_BLOCK
+
+    def _kind(self, r: int) -> str:
+        node = self.region.nodes[r]
+        assert isinstance(node, Reduce)
+        return node.kind
+
+    def _reduced(self, r: int) -> np.dtype[Any]:
+        node = self.region.nodes[r]
+        assert isinstance(node, Reduce)
+        return self.region.nodes[node.arg].dtype
+
+    def text(self) -> str:
+        functions = [self._prologue()]
+        for p in range(len(self.phases.passes)):
+            functions.append(PassFunction(self, p).text())
+        for p, one in enumerate(self.phases.passes):
+            if one.reduces:
+                functions.append(self._close(p))
+        functions.append(self._finish())
+        functions.append(self._row())
+        if self.region.row_axes:
+            functions += [self._split_sweep(p) for p in range(len(self.phases.passes))]
+            functions += [self._split_close(p) for p, one in enumerate(self.phases.passes) if one.reduces]
+        return self.module.text(functions)
+
+    # Functions of the outer level: scalar code.
+
+    def _outer_nodes(self, code: Code, nodes: Sequence[int], values: dict[int, Value]) -> None:
+        """Compute outer-level nodes that are no reductions and put all of ``nodes`` into their cells."""
+        builder = CodeBuilder(self.module, 1, False, code)
+        body = Body(self.region, self.variant, self.params, code, builder, "%P", self.axis_loops)
+        at = self._outer_position(code)
+        for k in nodes:
+            node = self.region.nodes[k]
+            if not isinstance(node, Reduce):
+                for a in arguments(node):
+                    values.setdefault(a, self._cell_value(code, body, a))
+                values[k] = body.node(k, values, self._pointers(code, k), at)
+            if k in self.cells:
+                elements.store(code, code.at("%ctx", 8 * self.cells[k]), values[k], 1, node.dtype)
+
+    def _outer_position(self, code: Code) -> Position:
+        first = len(self.keys)
+        scalars = [code.word("%ctx", first + j) for j in range(self.variant.outer_rank)]
+        number = code.mul(code.word("%ctx", first + self.variant.outer_rank), code.word("%P", LENGTH))
+        return Position(scalars, lambda j: "0", None, number)
+
+    def _cell_value(self, code: Code, body: Body, k: int) -> Value:
+        node = self.region.nodes[k]
+        if isinstance(node, Uniform):
+            return body.uniform(k, node)
+        return elements.load(code, code.at("%ctx", 8 * self.cells[k]), 1, node.dtype)
+
+    def _pointers(self, code: Code, k: int) -> dict[int, str]:
+        node = self.region.nodes[k]
+        if not isinstance(node, Load | Gather):
+            return {}
+        return {k: code.pointer("%ctx", self.keys.index(("node", k)))}
+
+    def _prologue(self) -> str:
+        """Fill a row's context from its number: addresses, outer indices, outer nodes that need no reduction."""
+        code = Code()
+        rest = "%row"
+        scalars: list[str] = []
+        for j in reversed(range(self.variant.outer_rank)):
+            if j == 0:
+                scalars.insert(0, rest)
+                continue
+            size = code.word("%P", self.params["o", j])
+            scalars.insert(0, code.emit(f"urem i64 {rest}, {size}"))
+            rest = code.emit(f"udiv i64 {rest}, {size}")
+        for a in range(len(self.keys)):
+            place = code.pointer("%P", self.params["p", a])
+            for j, index in enumerate(scalars):
+                place = code.at(place, code.mul(index, code.word("%P", self.params["po", a, j])))
+            code.do(f"store ptr {place}, ptr {code.at('%ctx', 8 * a)}, align 8")
+        for j, index in enumerate([*scalars, "%row"]):
+            code.do(f"store i64 {index}, ptr {code.at('%ctx', 8 * (len(self.keys) + j))}, align 8")
+        if self.region.row_axes:
+            self._outer_nodes(code, [k for k in self.phases.prologue if not self._is_uniform(k)], {})
+        code.do("ret void")
+        return code.function("define internal void @prologue(ptr noalias %P, ptr noalias %ctx, i64 %row) nounwind")
+
+    def _close(self, p: int) -> str:
+        """From the words of pass p's chunks to its reductions and what follows from them at the outer level."""
+        one, code = self.phases.passes[p], Code()
+        chunks = Chunks(self.module, code)
+        length = code.word("%P", LENGTH)
+        values: dict[int, Value] = {}
+        base = "%parts"
+        for r in one.reduces:
+            node = self.region.nodes[r]
+            assert isinstance(node, Reduce)
+            values[r] = chunks.result(node, self._reduced(r), base, "%count", length, self.chunk(p))
+            base = code.at(base, code.mul("%count", 8 * words(node.kind, self._reduced(r))))
+        self._outer_nodes(code, [k for k in one.outer if not self._is_uniform(k)], values)
+        code.do("ret void")
+        return code.function(
+            f"define internal void @closing{p}(ptr noalias %P, ptr noalias %ctx, ptr noalias %parts, i64 %count) nounwind"
+        )
+
+    def _finish(self) -> str:
+        """Write the outer-level stores of a row."""
+        code = Code()
+        body = Body(
+            self.region, self.variant, self.params, code, CodeBuilder(self.module, 1, False, code), "%P", self.axis_loops
+        )
+        for k in self.phases.outer_stores:
+            node = self.region.stores[k].node
+            place = code.pointer("%ctx", self.keys.index(("store", k)))
+            elements.store(code, place, self._cell_value(code, body, node), 1, self.region.nodes[node].dtype)
+        code.do("ret void")
+        return code.function("define internal void @finish(ptr noalias %P, ptr noalias %ctx) nounwind")
+
+    # Entries.
+
+    def _row(self) -> str:
+        code = Code()
+        context = code.alloca(8 * self.context_words)
+        if not self.region.row_axes:
+            return self._row_of_blocks(code, context)
+        room = max((self.part_words(p) for p in range(len(self.phases.passes))), default=0)
+        parts = code.alloca(8 * max(1, room) * MAX_ROW_CHUNKS)
+        length = code.word("%P", LENGTH)
+
+        def one_row(row: str, _: list[str]) -> list[str]:
+            code.do(f"call void @prologue(ptr %P, ptr {context}, i64 {row})")
+            for p, one in enumerate(self.phases.passes):
+                self._all_chunks(code, p, context, parts, length)
+                if one.reduces:
+                    count = self._chunk_count(code, p, length)
+                    code.do(f"call void @closing{p}(ptr %P, ptr {context}, ptr {parts}, i64 {count})")
+            code.do(f"call void @finish(ptr %P, ptr {context})")
+            return []
+
+        code.loop("%begin", "%end", 1, [], one_row)
+        code.do("ret void")
+        return code.function("define void @row(ptr noalias %P, i64 %begin, i64 %end) nounwind")
+
+    def _chunk_count(self, code: Code, p: int, length: str) -> str:
+        """Chunks of a row; a row without elements has one, which is empty."""
+        size = self.chunk(p)
+        full = code.emit(f"udiv i64 {code.add(length, size - 1)}, {size}")
+        self.module.declare("declare i64 @llvm.umax.i64(i64, i64)")
+        return code.emit(f"call i64 @llvm.umax.i64(i64 {full}, i64 1)")
+
+    def _all_chunks(self, code: Code, p: int, context: str, parts: str, length: str) -> None:
+        size = self.chunk(p)
+        pitch = code.mul(self._chunk_count(code, p, length), 8)
+
+        def one_chunk(c: str, _: list[str]) -> list[str]:
+            first = code.mul(c, size)
+            stop = code.minimum(code.add(first, size), length)
+            part = code.at(parts, code.mul(c, 8))
+            code.do(
+                f"call void @pass{p}(ptr %P, ptr {context}, i64 {first}, i64 {stop}, ptr {part}, i64 {pitch})"
+            )
+            return []
+
+        code.loop(0, self._chunk_count(code, p, length), 1, [], one_chunk)
+
+    def _row_of_blocks(self, code: Code, context: str) -> str:
+        """Without row axes an item is a block of a row: ``BLOCKS`` of them to a row."""
+        length, block, blocks = (code.word("%P", w) for w in (LENGTH, BLOCK, BLOCKS))
+
+        def item(i: str, _: list[str]) -> list[str]:
+            row = code.emit(f"udiv i64 {i}, {blocks}")
+            first = code.mul(code.sub(i, code.mul(row, blocks)), block)
+            stop = code.minimum(code.add(first, block), length)
+            code.do(f"call void @prologue(ptr %P, ptr {context}, i64 {row})")
+            code.do(f"call void @pass0(ptr %P, ptr {context}, i64 {first}, i64 {stop}, ptr null, i64 0)")
+            return []
+
+        code.loop("%begin", "%end", 1, [], item)
+        code.do("ret void")
+        return code.function("define void @row(ptr noalias %P, i64 %begin, i64 %end) nounwind")
+
+    def _copy_cells(self, code: Code, context: str, row: str, back: bool) -> None:
+        """Between the context and the buffer that keeps outer values from launch to launch."""
+        if not self.cells:
+            return
+        size = 8 * self.cell_words
+        kept = code.at(code.pointer("%P", CELLS_POINTER), code.mul(row, size))
+        here = code.at(context, 8 * (self.context_words - self.cell_words))
+        source, target = (here, kept) if back else (kept, here)
+        self.module.declare("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
+        code.do(f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {source}, i64 {size}, i1 false)")
+
+    def _split_sweep(self, p: int) -> str:
+        code = Code()
+        context = code.alloca(8 * self.context_words)
+        length = code.word("%P", LENGTH)
+        count = self._chunk_count(code, p, length)
+        parts, size = code.pointer("%P", PART_POINTER), self.chunk(p)
+
+        def item(i: str, _: list[str]) -> list[str]:
+            row = code.emit(f"udiv i64 {i}, {count}")
+            c = code.sub(i, code.mul(row, count))
+            code.do(f"call void @prologue(ptr %P, ptr {context}, i64 {row})")
+            if p:
+                self._copy_cells(code, context, row, back=False)
+            first = code.mul(c, size)
+            stop = code.minimum(code.add(first, size), length)
+            start = code.mul(code.mul(row, count), 8 * max(1, self.part_words(p)))
+            part = code.at(parts, code.add(start, code.mul(c, 8)))
+            pitch = code.mul(count, 8)
+            code.do(f"call void @pass{p}(ptr %P, ptr {context}, i64 {first}, i64 {stop}, ptr {part}, i64 {pitch})")
+            return []
+
+        code.loop("%begin", "%end", 1, [], item)
+        code.do("ret void")
+        return code.function(f"define void @sweep{p}(ptr noalias %P, i64 %begin, i64 %end) nounwind")
+
+    def _split_close(self, p: int) -> str:
+        code = Code()
+        context = code.alloca(8 * self.context_words)
+        count = self._chunk_count(code, p, code.word("%P", LENGTH))
+        parts = code.pointer("%P", PART_POINTER)
+
+        def item(row: str, _: list[str]) -> list[str]:
+            code.do(f"call void @prologue(ptr %P, ptr {context}, i64 {row})")
+            if p:
+                self._copy_cells(code, context, row, back=False)
+            part = code.at(parts, code.mul(code.mul(row, count), 8 * self.part_words(p)))
+            code.do(f"call void @closing{p}(ptr %P, ptr {context}, ptr {part}, i64 {count})")
+            if p == self.last_reducing:
+                code.do(f"call void @finish(ptr %P, ptr {context})")
+            self._copy_cells(code, context, row, back=True)
+            return []
+
+        code.loop("%begin", "%end", 1, [], item)
+        code.do("ret void")
+        return code.function(f"define void @close{p}(ptr noalias %P, i64 %begin, i64 %end) nounwind")
+
