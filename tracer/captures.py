@@ -361,3 +361,6 @@ class _Expressions:
             constant = "" if is_name else self.constant(key)
             text = f"{text}.{key}" if is_name else f"{text}[{constant}]" if kind == "item" else f"getattr({text}, {constant})"
         return text
+
+
+NO_CAPTURES = Captures((), (), lambda receiver: [])

@@ -154,10 +154,13 @@ Rebuild: TypeAlias = Callable[[Sequence[Any]], tuple[tuple[Any, ...], dict[str, 
 @dataclass(frozen=True, slots=True)
 class BoundCall:
     """``key``: (structure, leaf keys, static values). ``dynamic``: the leaves that become program inputs, in order.
-    ``rebuild(values)`` puts values for them back into (args, kwargs). ``receiver``: ``self`` of a method, or None."""
+    ``rebuild(values)`` puts values for them back into (args, kwargs). ``receiver``: ``self`` of a method, or None.
+    ``leaves`` and ``statics`` (name and value) are all of it, for texts."""
 
     key: Hashable
     dynamic: tuple[ArgumentLeaf, ...]
+    leaves: tuple[ArgumentLeaf, ...]
+    statics: tuple[tuple[str, Any], ...]
     rebuild: Rebuild
     receiver: Any
 
@@ -198,6 +201,7 @@ class Binder:
         parameters = list(self.signature.parameters.values()) if self.signature else []
         self._positional = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
         self._by_name = {p.name: k for k, p in enumerate(parameters) if p.kind is p.POSITIONAL_OR_KEYWORD}
+        self.is_method = self._positional[:1] == ["self"]
         self._variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters) or self.signature is None
         self._keywords = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
         self._open_keywords = any(p.kind is p.VAR_KEYWORD for p in parameters) or self.signature is None
@@ -225,8 +229,10 @@ class Binder:
                 raise ValueError(f"jit: {setting} has {n}; {self.name} has {count} positional parameters")
         return found
 
-    def _argument_name(self, position: int) -> str:
-        return self._positional[position] if position < len(self._positional) else f"args[{position}]"
+    def _name(self, place: int | str) -> str:
+        if isinstance(place, str):
+            return place
+        return self._positional[place] if place < len(self._positional) else f"args[{place}]"
 
     def canonical(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -262,18 +268,20 @@ class Binder:
             elif place in self.static_nums or place in self.static_names:
                 value = kept[place]
                 statics[place], kept[place] = value, HOLE
-                name = self._argument_name(place) if isinstance(place, int) else place
+                name = self._name(place)
                 keys.append((place, _checked_static(value, name, self.name)))
         leaves, structure = self._leaves(kept)
         dynamic = tuple(leaf for leaf in leaves if leaf.sort != "static")
         key = (tuple(kept), structure, tuple(leaf.key for leaf in leaves), tuple(keys))
-        return BoundCall(key, dynamic, _rebuilder(places, statics, leaves, structure), receiver)
+        named = tuple((self._name(p), v) for p, v in statics.items() if v is not receiver or receiver is None)
+        rebuild = _rebuilder(places, statics, leaves, structure)
+        return BoundCall(key, dynamic, tuple(leaves), named, rebuild, receiver)
 
     def _leaves(self, kept: dict[int | str, Any]) -> tuple[list[ArgumentLeaf], tuple[tree.TreeDef, ...]]:
         leaves: list[ArgumentLeaf] = []
         structures = []
         for place, argument in kept.items():
-            name = self._argument_name(place) if isinstance(place, int) else place
+            name = self._name(place)
             values, structure = tree.flatten(argument)
             donated = place in self.donated_nums
             for value, path in zip(values, tree.paths(structure), strict=True):

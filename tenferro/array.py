@@ -1,0 +1,298 @@
+"""``tn.Array``: a concrete array whose operations run through tenferro's kernels, one at a time.
+
+NumPy's semantics: slices are views of the same memory, ``x[i] = v`` and ``x += y`` write into it. Every operation is the
+jitted call of the function of the same name, so that eager and jitted results have equal bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from tenferro.engines.engine import Engine
+from tenferro.tracer.api.methods import ArrayMethods
+from tenferro.tracer.at import At
+from tenferro.tracer.errors import DtypeError, LoweringError
+from tenferro.tracer.lines import at, user_line
+from tenferro.tracer.signature import AnyArray, as_native, register_wrapper
+from tenferro.tracer.trace import current_trace
+
+
+class Array(ArrayMethods):
+    """An array on an engine. Made by ``tn.asarray``, ``tn.array`` and by operations; not by calling the class."""
+
+    __slots__ = ("__weakref__", "_data", "_engine")
+    __array_priority__ = 900.0
+    _is_tenferro_array = True
+
+    def __init__(self, data: AnyArray, engine: Engine) -> None:
+        self._data = data
+        self._engine = engine
+
+    def _call(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        from tenferro.eager import call
+
+        return call(name, args, kwargs)
+
+    # -- attributes --------------------------------------------------------------------------------------------------
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self._data.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._data.shape
+
+    @property
+    def ndim(self) -> int:
+        return self._data.ndim
+
+    @property
+    def size(self) -> int:
+        return self._data.size
+
+    @property
+    def itemsize(self) -> int:
+        return self._data.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self._data.nbytes
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        return self._data.strides
+
+    @property
+    def at(self) -> At:
+        """``x.at[i].set(v)``, ``.add(v)`` and so on: a changed copy."""
+        return At(self)
+
+    # -- where it is -------------------------------------------------------------------------------------------------
+
+    @property
+    def engine(self) -> Engine:
+        """The engine that holds it."""
+        return self._engine
+
+    @property
+    def device(self) -> str:
+        """The engine's name, as the array API standard calls it."""
+        return self._engine.id
+
+    def to(self, engine: Engine | str) -> Array:
+        """The same array on another engine: itself if it is there already, else a copy. LoweringError for an unknown one."""
+        from tenferro.runtime import default_runtime
+
+        target = default_runtime().engine(engine) if isinstance(engine, str) else engine
+        return self if target is self._engine else Array(self._data.copy(), target)
+
+    def to_device(self, device: Engine | str, /, *, stream: Any = None) -> Array:
+        """``to``, under the array API standard's name; engines have no streams, so ``stream`` must be None."""
+        if stream is not None:
+            raise LoweringError(f"to_device: stream {stream!r}; None is needed, the engine has no streams")
+        return self.to(self._engine if device == "cpu" else device)
+
+    def block_until_ready(self) -> Array:
+        """Itself: its elements are there."""
+        return self
+
+    # -- to and from others ------------------------------------------------------------------------------------------
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> AnyArray:
+        """The same memory as an ndarray, unless a dtype or a copy is asked for."""
+        return np.array(self._data, dtype=dtype, copy=copy)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._data.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> Any:
+        return self._data.__dlpack_device__()
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        import importlib
+
+        return importlib.import_module("tenferro.numpy")
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        from tenferro.eager import ufunc_call
+
+        return ufunc_call(ufunc, method, inputs, kwargs)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        from tenferro.eager import function_call
+
+        return function_call(function, args, kwargs)
+
+    def __reduce__(self) -> Any:
+        return asarray, (np.array(self._data),)
+
+    def __copy__(self) -> Array:
+        return Array(self._data.copy(), self._engine)
+
+    def __deepcopy__(self, memo: Any) -> Array:
+        return self.__copy__()
+
+    # -- writes ------------------------------------------------------------------------------------------------------
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        from tenferro.eager import set_item
+
+        set_item(self, key, value)
+
+    def fill(self, value: Any) -> None:
+        """Write one value everywhere."""
+        self[...] = value
+
+    def _inplace(self, name: str, other: Any) -> Array:
+        result = self._call(name, self, other)
+        if current_trace() is not None:
+            self[...] = result  # refused there: a captured array is not the traced function's own
+        if not np.can_cast(result.dtype, self.dtype, "same_kind"):
+            raise DtypeError(
+                f"{name}: result {result.dtype.name} into {self.dtype.name} in place; "
+                f"a dtype that holds it is needed{at(user_line())}"
+            )
+        self[...] = result
+        return self
+
+    def __iadd__(self, other: Any) -> Array:
+        return self._inplace("add", other)
+
+    def __isub__(self, other: Any) -> Array:
+        return self._inplace("subtract", other)
+
+    def __imul__(self, other: Any) -> Array:
+        return self._inplace("multiply", other)
+
+    def __itruediv__(self, other: Any) -> Array:
+        return self._inplace("divide", other)
+
+    def __ifloordiv__(self, other: Any) -> Array:
+        return self._inplace("floor_divide", other)
+
+    def __imod__(self, other: Any) -> Array:
+        return self._inplace("remainder", other)
+
+    def __ipow__(self, other: Any) -> Array:
+        return self._inplace("power", other)
+
+    def __imatmul__(self, other: Any) -> Array:
+        return self._inplace("matmul", other)
+
+    def __iand__(self, other: Any) -> Array:
+        return self._inplace("bitwise_and", other)
+
+    def __ior__(self, other: Any) -> Array:
+        return self._inplace("bitwise_or", other)
+
+    def __ixor__(self, other: Any) -> Array:
+        return self._inplace("bitwise_xor", other)
+
+    # -- Python's conversions ----------------------------------------------------------------------------------------
+
+    def __bool__(self) -> bool:
+        return bool(self._data)
+
+    def __int__(self) -> int:
+        return int(self._data)
+
+    def __float__(self) -> float:
+        return float(self._data)
+
+    def __complex__(self) -> complex:
+        return complex(self._data)
+
+    def __index__(self) -> int:
+        return self._data.__index__()
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self.ndim:
+            raise TypeError("iteration over an array of rank 0; rank 1 or more is needed")
+        return (self[k] for k in range(len(self)))
+
+    def __contains__(self, value: Any) -> bool:
+        return value in self._data
+
+    def item(self, *args: Any) -> Any:
+        """The element as a Python scalar."""
+        return self._data.item(*args)
+
+    def tolist(self) -> Any:
+        """Nested lists of Python scalars."""
+        return self._data.tolist()
+
+    def tobytes(self, order: Any = "C") -> bytes:
+        """The bytes of the elements."""
+        return self._data.tobytes(order)
+
+    def __str__(self) -> str:
+        return str(self._data)
+
+    def __format__(self, spec: str) -> str:
+        return format(self._data, spec) if not self.ndim else format(str(self), spec)
+
+    def __repr__(self) -> str:
+        values = np.array2string(self._data, separator=", ", prefix="Array(")
+        shape = f", shape={self.shape}" if "..." in values or not self.size else ""
+        return f"Array({values}{shape}, dtype={self.dtype.name}, engine={self._engine.id})"
+
+
+register_wrapper(Array, lambda x: x._data)
+
+
+def wrap(data: AnyArray, engine: Engine) -> Array:
+    """A tn.Array over this memory."""
+    return Array(data, engine)
+
+
+def _default_engine() -> Engine:
+    from tenferro.runtime import default_runtime
+
+    return default_runtime().engines()[0]
+
+
+def asarray(x: Any, dtype: Any = None, *, copy: bool | None = None, engine: Engine | str | None = None) -> Array:
+    """``x`` as a tn.Array; an ndarray's memory is shared unless a dtype, a byte order or ``copy`` asks for a copy.
+
+    x: an array of any library (DLPack, ``__array__``), numbers or nested lists of them.
+    DtypeError for strings, objects and longdouble; ValueError where ``copy=False`` cannot be kept. Inside a jitted
+    function the result is traced, and ``x`` is read at each call."""
+    if current_trace() is not None:
+        from tenferro.tracer.api.record import API
+
+        return API["asarray"].function(x, dtype)  # type: ignore[no-any-return]
+    if isinstance(x, Array) and dtype is None and not copy:
+        return x if engine is None else x.to(engine)
+    where = x._engine if isinstance(x, Array) and engine is None else None
+    data = _as_ndarray(x._data if isinstance(x, Array) else x, dtype, copy)
+    array = Array(data, where or _default_engine())
+    return array if engine is None else Array(data, array.to(engine)._engine)
+
+
+def _as_ndarray(x: Any, dtype: Any, copy: bool | None) -> AnyArray:
+    if isinstance(x, np.ndarray) and type(x) not in (np.ndarray, np.memmap):
+        raise DtypeError(
+            f"asarray: an array of class {type(x).__module__}.{type(x).__qualname__}; a plain numpy.ndarray is "
+            f"needed{at(user_line())}"
+        )
+    if not isinstance(x, np.ndarray) and hasattr(x, "__dlpack__") and not hasattr(x, "__array__"):
+        x = np.from_dlpack(x)
+    data = np.array(x, dtype=dtype, copy=copy)
+    return as_native(data, "x", "asarray")
+
+
+def array(x: Any, dtype: Any = None, *, copy: bool = True, engine: Engine | str | None = None) -> Array:
+    """``asarray`` that copies."""
+    return asarray(x, dtype, copy=True if copy else None, engine=engine)
+
+
+def from_dlpack(x: Any, /) -> Array:
+    """A tn.Array over the memory of another library's array on the CPU."""
+    return asarray(np.from_dlpack(x))

@@ -1,0 +1,225 @@
+"""Operations on concrete arrays: a function's name and arguments in, its result out, through the compiled kernels.
+
+Each function of the API is jitted once per set of static arguments, so an eager operation and the same operation inside
+a jitted function run the same code. Functions whose result may share memory (slices, reshape, transpose) move no
+element and run as NumPy's views of the same buffer.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import numpy as np
+
+from tenferro.array import Array, wrap
+from tenferro.engines.engine import Engine
+from tenferro.jit import JitFunction
+from tenferro.runtime import default_runtime
+from tenferro.tracer.api.record import ApiFunction
+from tenferro.tracer.api.registry import API
+from tenferro.tracer.errors import DtypeError, TraceError
+from tenferro.tracer.lines import at, user_line
+from tenferro.tracer.signature import Binder, static_key
+from tenferro.tracer.trace import current_trace
+
+MAX_STATIC_VARIANTS = 256
+
+
+class EagerFunction:
+    """One function of the API on concrete arrays."""
+
+    def __init__(self, record: ApiFunction) -> None:
+        self.record = record
+        self.signature = inspect.signature(record.function)
+        self._arrays = frozenset(record.arrays) - {"out"}
+        names = list(self.signature.parameters)
+        leading = 0
+        while leading < len(names) and names[leading] in self._arrays:
+            leading += 1
+        self._plain = [_jitted(record, tuple(names[:k]), {}) for k in range(leading + 1)]
+        self._variants: dict[Hashable, JitFunction] = {}
+
+    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if not kwargs and 0 < len(args) < len(self._plain):
+            return self._plain[len(args)](*args)
+        bound = self.signature.bind(*args, **kwargs).arguments
+        out = bound.pop("out", None)
+        if isinstance(out, tuple):
+            (out,) = out
+        where = True if out is None else bound.pop("where", True)
+        arrays = {k: v for k, v in bound.items() if k in self._arrays and v is not None}
+        static = {k: v for k, v in bound.items() if k not in arrays}
+        result = self._variant(tuple(arrays), static)(*arrays.values())
+        return result if out is None else _deliver(self.record.name, result, out, where)
+
+    def _variant(self, names: tuple[str, ...], static: dict[str, Any]) -> JitFunction:
+        try:
+            key = (names, tuple(static), static_key(tuple(static.values())))
+        except TypeError:
+            raise TraceError(
+                f"{self.record.name}: one of {', '.join(static)} cannot be hashed; numbers, names, dtypes or tuples "
+                f"of them are needed{at(user_line())}"
+            ) from None
+        found = self._variants.get(key)
+        if found is None:
+            if len(self._variants) >= MAX_STATIC_VARIANTS:
+                self._variants.clear()
+            found = self._variants[key] = _jitted(self.record, names, static)
+        return found
+
+
+def _jitted(record: ApiFunction, names: tuple[str, ...], static: dict[str, Any]) -> JitFunction:
+    parameters = inspect.signature(record.function).parameters
+    leading = [n for n, p in parameters.items() if p.kind is p.POSITIONAL_ONLY]
+
+    def function(*arrays: Any) -> Any:
+        values = dict(zip(names, arrays, strict=True)) | static
+        return record.function(*[values.pop(n) for n in leading if n in values], **values)
+
+    function.__name__ = function.__qualname__ = record.name
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    function.__signature__ = inspect.Signature([inspect.Parameter(n, kind) for n in names])  # type: ignore[attr-defined]
+    return JitFunction(function, Binder(function), None, eager=True)
+
+
+def _deliver(name: str, result: Any, out: Any, where: Any) -> Any:
+    """Write a result into ``out``, as NumPy does: same-kind conversions only."""
+    data = _data(result)
+    if not np.can_cast(data.dtype, out.dtype, "same_kind"):
+        raise DtypeError(f"{name}: out {out.dtype.name} for a result {data.dtype.name}; a dtype that holds it is needed")
+    np.copyto(_data(out), _data(_converted(result, out.dtype)), where=_data(where))
+    return out
+
+
+def _data(x: Any) -> Any:
+    return x._data if type(x) is Array else x
+
+
+def _unwrapped(x: Any) -> Any:
+    if type(x) is Array:
+        return x._data
+    if type(x) is tuple or type(x) is list:
+        return type(x)(_unwrapped(v) for v in x)
+    return x
+
+
+_functions: dict[str, EagerFunction] = {}
+
+
+def _engine(args: tuple[Any, ...]) -> Engine | None:
+    """The engine of the first tn.Array among the arguments, inside sequences too."""
+    for a in args:
+        if type(a) is Array:
+            return a._engine
+        if isinstance(a, tuple | list):
+            found = _engine(tuple(a))
+            if found is not None:
+                return found
+    return None
+
+
+def call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run a function of the API: traced inside a trace, at once elsewhere. AttributeError for a name it has not."""
+    record = API.get(name)
+    if record is None:
+        raise AttributeError(f"{name}: tenferro has no such function{at(user_line())}")
+    if current_trace() is not None:
+        return record.function(*args, **kwargs)
+    if record.view:
+        return _view(record, args, kwargs)
+    if not record.arrays:
+        return _made(record.reference(*args, **kwargs), default_runtime().engines()[0])
+    function = _functions.get(name)
+    if function is None:
+        function = _functions[name] = EagerFunction(record)
+    return function(args, kwargs)
+
+
+def _view(record: ApiFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    engine = _engine(args) or _engine(tuple(kwargs.values()))
+    result = record.reference(*map(_unwrapped, args), **{k: _unwrapped(v) for k, v in kwargs.items()})
+    return result if engine is None else _made(result, engine)
+
+
+def _made(result: Any, engine: Engine) -> Any:
+    if isinstance(result, tuple | list):
+        return type(result)(_made(r, engine) for r in result)
+    return wrap(np.asarray(result), engine) if isinstance(result, np.ndarray | np.generic) else result
+
+
+# -- NumPy's protocols ---------------------------------------------------------------------------------------------------
+
+_REDUCTIONS = {
+    "add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "logical_and": "all", "logical_or": "any",
+}  # fmt: skip
+
+
+def ufunc_call(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """``__array_ufunc__`` of tn.Array: a ufunc of NumPy on at least one of them."""
+    if current_trace() is not None:
+        from tenferro.tracer.dispatch import array_ufunc
+
+        return array_ufunc(ufunc, method, *inputs, **kwargs)
+    name = ufunc.__name__
+    if method == "__call__" and name in API:
+        return call(name, inputs, kwargs)
+    if method == "reduce" and name in _REDUCTIONS:
+        return call(_REDUCTIONS[name], inputs, {"axis": 0} | kwargs)
+    if method == "at":
+        return _ufunc_at(ufunc, *inputs)
+    raise TraceError(
+        f"numpy.{name}{'' if method == '__call__' else '.' + method}: not available on tn.Array; "
+        f"numpy.asarray(x) gives NumPy's own array{at(user_line())}"
+    )
+
+
+def _ufunc_at(ufunc: np.ufunc, target: Any, key: Any, values: Any = None) -> None:
+    """``np.add.at``: repeated indices take part one after another, each step rounding to the target's dtype."""
+    rest = () if values is None else (_converted(values, target.dtype),)
+    ufunc.at(_data(target), _unwrapped(key), *rest)
+
+
+def _converted(value: Any, dtype: np.dtype[Any]) -> Any:
+    """The value in this dtype, by tenferro's own conversion (float to int saturates)."""
+    if isinstance(value, np.ndarray | np.generic | Array) and value.dtype != dtype:
+        value = call("astype", (value, dtype), {})
+    return _data(value)
+
+
+def set_item(array: Array, key: Any, value: Any) -> None:
+    """``array[key] = value``."""
+    trace = current_trace()
+    if trace is not None:
+        from tenferro.tracer.traced import captured
+
+        captured(trace, array)[key] = value
+        return
+    array._data[_unwrapped(key)] = _converted(value, array.dtype)
+
+
+_ALIASES: dict[str, str] = {"amax": "max", "amin": "min", "concat": "concatenate", "permute_dims": "transpose"}
+
+
+def function_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """``__array_function__`` of tn.Array: a function of NumPy on at least one of them."""
+    if current_trace() is not None:
+        from tenferro.tracer.dispatch import array_function
+
+        return array_function(function, args, kwargs)
+    name = function.__name__
+    name = _ALIASES.get(name, name)
+    if name == "copyto":
+        return _copyto(*args, **kwargs)
+    if name not in API:
+        raise TraceError(
+            f"numpy.{name}: not available on tn.Array; numpy.asarray(x) gives NumPy's own array{at(user_line())}"
+        )
+    return call(name, args, kwargs)
+
+
+def _copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
+    np.copyto(_data(dst), _converted(src, dst.dtype), casting=casting, where=_data(where))
+
+

@@ -1,0 +1,118 @@
+"""What tracing did and why: records of traces in, a text and data for the reader out."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tenferro.guards import environment, holds, in_words
+from tenferro.tracer import dims
+from tenferro.tracer.lines import SourceLine
+from tenferro.tracer.signature import ArgumentLeaf, BoundCall
+
+if TYPE_CHECKING:
+    from tenferro.compiled import Compiled
+
+
+@dataclass(frozen=True, slots=True)
+class TraceRecord:
+    """One trace: what made it necessary, the line of the user's code that the reason stands at (None where it is the
+    call itself), and what it cost in milliseconds."""
+
+    number: int
+    reason: str
+    line: SourceLine | None
+    trace_ms: float
+    prepare_ms: float
+    operations: int
+    guards: tuple[str, ...]
+
+    def __str__(self) -> str:
+        where = f" (at {self.line})" if self.line is not None else ""
+        cost = f"trace {self.trace_ms:.1f} ms, prepare {self.prepare_ms:.1f} ms, {self.operations} operations"
+        lines = [f"{self.number}. {self.reason}{where}", f"   {cost}"]
+        lines += [f"   holds while {g}" for g in self.guards]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """``f.explain()``: print it, or read ``traces``."""
+
+    name: str
+    traces: tuple[TraceRecord, ...]
+    programs: int
+    hits: int
+
+    def __str__(self) -> str:
+        head = f"{self.name}: {len(self.traces)} traces, {self.programs} programs kept, {self.hits} calls served by them"
+        return "\n".join([head, *map(str, self.traces)])
+
+    __repr__ = __str__
+
+
+@dataclass(frozen=True, slots=True)
+class CacheInfo:
+    """Counts of one jitted function. ``programs`` are kept now; ``compiles`` counts traces ever made; ``hits`` the
+    calls that needed none; ``kernels`` and ``kernel_bytes`` are the machine code of the kept programs."""
+
+    programs: int
+    compiles: int
+    hits: int
+    kernels: int
+    kernel_bytes: int
+
+
+def _leaf_text(leaf: ArgumentLeaf) -> str:
+    if leaf.sort == "static":
+        return f"static {leaf.value!r}"
+    if leaf.sort == "int":
+        return "an int"
+    if leaf.weak:
+        return f"a Python {type(leaf.original).__name__}"
+    return f"{leaf.value.dtype.name} of rank {leaf.value.ndim}"
+
+
+def describe(call: BoundCall) -> dict[str, str]:
+    """For each leaf of the arguments, what the lookup key knows of it, in words."""
+    found = {leaf.name: _leaf_text(leaf) for leaf in call.leaves}
+    return found | {name: f"static {value!r}" for name, value in call.statics}
+
+
+def reason_for(
+    call: BoundCall, programs: Sequence[Compiled], described: Mapping[Hashable, Mapping[str, str]]
+) -> tuple[str, SourceLine | None]:
+    """Why no program serves the call: ``programs`` have its key, ``described`` are all keys in order of their first
+    trace. Returned are the reason and the line of the guard that failed."""
+    if programs:
+        return _failing(call, programs[0])
+    if not described:
+        return "first call", None
+    new = describe(call)
+    previous = list(described.values())[-1]
+    changes = [f"argument {k} is {v}, was {previous[k]}" for k, v in new.items() if k in previous and previous[k] != v]
+    if changes:
+        return "; ".join(changes), None
+    if new.keys() != previous.keys():
+        return f"the arguments are {', '.join(new) or 'none'}, were {', '.join(previous) or 'none'}", None
+    return "the arguments have another structure, class or engine", None
+
+
+def _failing(call: BoundCall, program: Compiled) -> tuple[str, SourceLine | None]:
+    failing = program.captures.failing(call.receiver)
+    if failing is not None:
+        return f"{failing.text} holds no longer", None
+    late = program.late_inputs(call.receiver)
+    if late is None:
+        return "a captured array has another class, dtype or rank", None
+    env = environment(program.program, [*(leaf.value for leaf in call.dynamic), *late[0]])
+    for guard in program.program.guards:
+        if not holds(guard, env):
+            values = ", ".join(f"{in_words(str(x), program.program)} is {env[x]}" for x in _leaves(guard))
+            return f"{in_words(str(guard), program.program)} holds no longer: {values}", guard.line
+    return "the program was dropped", None
+
+
+def _leaves(guard: Any) -> list[dims.Leaf]:
+    return sorted(dims.leaves(guard.lhs) | dims.leaves(guard.rhs))

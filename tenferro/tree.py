@@ -1,0 +1,15 @@
+"""Pytrees, under the names that JAX's users know: ``tn.tree.map``, ``flatten``, ``unflatten``, ``leaves`` and so on."""
+
+from tenferro.tracer.tree import (
+    TreeDef as TreeDef,
+    all as all,
+    flatten as flatten,
+    leaves as leaves,
+    map as map,
+    paths as paths,
+    reduce as reduce,
+    register_pytree_node as register_pytree_node,
+    register_pytree_node_class as register_pytree_node_class,
+    structure as structure,
+    unflatten as unflatten,
+)
