@@ -13,11 +13,16 @@ from tenferro.lowering.region import ViewStep, Window
 from tenferro.tracer.dims import Extent, add, mul, sub
 from tenferro.tracer.program import Params
 
+DROPPED = -1
+"""The target of an axis that has one element and no axis of the target."""
+
+Shape = tuple[Extent, ...]
+
 
 @dataclass(frozen=True, slots=True)
 class AxisMap:
-    """The array's elements ``start + step * j`` for ``0 <= j < size``; with a window, target index i meets
-    j = ``window[0] + window[1] * i``, else j = i. ``fixed``: the one element is repeated along the target's axis."""
+    """The elements ``start + step * j`` for ``0 <= j < size`` of the ``full`` ones along an axis; with a window, target
+    index i meets j = ``window[0] + window[1] * i``, else j = i. ``fixed``: one element, repeated along the target."""
 
     target: int
     start: Extent
@@ -27,15 +32,22 @@ class AxisMap:
     fixed: bool = False
     window: tuple[Extent, int] | None = None
 
+    @property
+    def index(self) -> tuple[Extent, int]:
+        """(offset, step) of the array's index as a function of the target's."""
+        if self.fixed or self.target == DROPPED:
+            return self.start, 0
+        if self.window is None:
+            return self.start, self.step
+        return add(self.start, mul(self.step, self.window[0])), self.step * self.window[1]
+
     def sliced(self, start: Extent, step: int, size: Extent) -> AxisMap:
         """Followed by a slice of the target's axis."""
-        if self.fixed:
+        if self.fixed or self.target == DROPPED or (step == 1 and start == 0 and size == self.size):
             return self
         if self.window is not None:
             offset, stride = self.window
             return replace(self, window=(add(offset, mul(stride, start)), stride * step))
-        if self.start == 0 and self.step == 1 and start == 0 and step == 1:
-            return replace(self, size=size)
         return replace(self, start=add(self.start, mul(self.step, start)), step=self.step * step, size=size)
 
     def shifted(self, low: Extent, inner: AxisMap) -> AxisMap:
@@ -43,59 +55,72 @@ class AxisMap:
         ``inner`` is that array's own map onto its target."""
         if inner.fixed:
             return replace(inner, target=self.target)
-        offset, step = self.start, 0 if self.fixed else self.step
-        if self.window is not None:
-            offset, step = add(self.start, mul(self.step, self.window[0])), self.step * self.window[1]
+        offset, step = self.index
         return replace(inner, target=self.target, window=(sub(offset, low), step))
 
 
 @dataclass(frozen=True, slots=True)
 class Affine:
-    """One map per axis of the array, and the rank of the target."""
+    """One map per axis of the array, onto a target of ``shape``."""
 
     axes: tuple[AxisMap, ...]
-    rank: int
+    shape: Shape
 
     @property
     def is_identity(self) -> bool:
-        return self.rank == len(self.axes) and all(
+        return len(self.shape) == len(self.axes) and all(
             m.target == k and not m.fixed and m.window is None and _whole(m) for k, m in enumerate(self.axes)
         )
 
-    def then(self, step: ViewStep) -> Affine:
-        """Followed by one more view (not a reshape)."""
+    @property
+    def drops(self) -> bool:
+        return any(m.target == DROPPED for m in self.axes)
+
+    def then(self, step: ViewStep) -> Affine | None:
+        """Followed by one more view; None for a reshape that does more than drop or insert axes of size 1."""
         params = step.params
         match step.kind:
             case "slice":
                 pieces = list(zip(params["starts"], params["steps"], params["sizes"], strict=True))
-                return replace(self, axes=tuple(m.sliced(*pieces[m.target]) for m in self.axes))
+                axes = [m if m.target == DROPPED else m.sliced(*pieces[m.target]) for m in self.axes]
+                return Affine(tuple(axes), params["sizes"])
             case "transpose":
                 place = {a: k for k, a in enumerate(params["axes"])}
-                return replace(self, axes=tuple(replace(m, target=place[m.target]) for m in self.axes))
+                place[DROPPED] = DROPPED
+                axes = [replace(m, target=place[m.target]) for m in self.axes]
+                return Affine(tuple(axes), tuple(self.shape[a] for a in params["axes"]))
             case "broadcast_to":
-                shape, axes = params["shape"], params["axes"]
-                return Affine(tuple(_stretched(m, axes[m.target], shape) for m in self.axes), len(shape))
+                shape, onto = params["shape"], params["axes"]
+                return Affine(tuple([_stretched(m, onto, shape) for m in self.axes]), shape)
             case "reshape":
-                raise ValueError("a reshape is no affine view")
+                moved = ones_moved(self.shape, params["shape"])
+                if moved is None or any(m.window is not None and moved[m.target] == DROPPED for m in self.axes):
+                    return None
+                axes = [m if m.target == DROPPED else replace(m, target=moved[m.target]) for m in self.axes]
+                return Affine(tuple(axes), params["shape"])
 
     def through(self, outer: Affine) -> Affine:
         """This map onto a middle array, followed by ``outer`` from the middle array onto the final target."""
-        return Affine(tuple(_composed(m, outer.axes[m.target]) for m in self.axes), outer.rank)
+        axes = [m if m.target == DROPPED else _composed(m, outer.axes[m.target]) for m in self.axes]
+        return Affine(tuple(axes), outer.shape)
 
     def views(self) -> tuple[ViewStep, ...]:
-        """slice, transpose, broadcast_to: those of them that do anything. Repeated axes are left at size 1."""
+        """slice, reshape that drops axes, transpose, broadcast_to: those of them that do anything. Repeated axes are
+        left at size 1."""
         steps: list[ViewStep] = []
         if not all(_whole(m) for m in self.axes):
-            columns = [(m.start, m.step, m.size) for m in self.axes]
-            starts, strides, counts = zip(*columns, strict=True)
-            steps.append(ViewStep("slice", Params(starts=starts, steps=strides, sizes=counts)))
-        order = sorted(range(len(self.axes)), key=lambda k: self.axes[k].target)
-        if order != list(range(len(self.axes))):
+            starts, strides = tuple(m.start for m in self.axes), tuple(m.step for m in self.axes)
+            steps.append(ViewStep("slice", Params(starts=starts, steps=strides, sizes=tuple(m.size for m in self.axes))))
+        kept = [m for m in self.axes if m.target != DROPPED]
+        if len(kept) != len(self.axes):
+            steps.append(ViewStep("reshape", Params(shape=tuple(m.size for m in kept))))
+        order = sorted(range(len(kept)), key=lambda k: kept[k].target)
+        if order != list(range(len(kept))):
             steps.append(ViewStep("transpose", Params(axes=tuple(order))))
-        if self.rank != len(self.axes):
-            sizes = {self.axes[k].target: self.axes[k].size for k in order}
-            shape = tuple(sizes.get(a, 1) for a in range(self.rank))
-            steps.append(ViewStep("broadcast_to", Params(shape=shape, axes=tuple(self.axes[k].target for k in order))))
+        if len(self.shape) != len(kept):
+            sizes = {m.target: m.size for m in kept}
+            shape = tuple(sizes.get(a, 1) for a in range(len(self.shape)))
+            steps.append(ViewStep("broadcast_to", Params(shape=shape, axes=tuple(sorted(sizes)))))
         return tuple(steps)
 
     def windows(self) -> tuple[Window, ...]:
@@ -103,17 +128,45 @@ class Affine:
         return tuple(sorted(found, key=lambda w: w.axis))
 
 
+def ones_moved(old: Sequence[Extent], new: Sequence[Extent]) -> list[int] | None:
+    """Where each axis of ``old`` goes in ``new`` if the shapes differ by axes of size 1 alone; an axis of size 1 goes
+    along where ``new`` has one in its place, else it is dropped."""
+    targets: list[int] = []
+    k = 0
+    for place, n in enumerate(old):
+        while k < len(new) and new[k] == 1 and n != 1:
+            k += 1
+        if k < len(new) and new[k] == n and (n != 1 or _same_rest(old[place:], new[k:])):
+            targets.append(k)
+            k += 1
+        elif n == 1:
+            targets.append(DROPPED)
+        else:
+            return None
+    return targets if all(n == 1 for n in new[k:]) else None
+
+
+def _same_rest(old: Sequence[Extent], new: Sequence[Extent]) -> bool:
+    return tuple(old) == tuple(new)
+
+
 def _whole(m: AxisMap) -> bool:
     return m.start == 0 and m.step == 1 and m.size == m.full
 
 
-def _stretched(m: AxisMap, target: int, shape: Sequence[Extent]) -> AxisMap:
+def _stretched(m: AxisMap, onto: Sequence[int], shape: Sequence[Extent]) -> AxisMap:
+    if m.target == DROPPED:
+        return m
+    target = onto[m.target]
     if m.window is None and m.size == 1 and shape[target] != 1:
         return replace(m, target=target, fixed=True)
     return replace(m, target=target)
 
 
 def _composed(m: AxisMap, outer: AxisMap) -> AxisMap:
+    if outer.target == DROPPED and outer.window is None:
+        cut = m if m.fixed else m.sliced(outer.start, 1, 1)
+        return replace(cut, target=DROPPED, fixed=False)
     if m.fixed or (outer.fixed and m.window is None):
         # A repeated middle axis has one element, so this axis has one too.
         return replace(m, target=outer.target, fixed=True)
@@ -130,12 +183,9 @@ def _composed(m: AxisMap, outer: AxisMap) -> AxisMap:
 
 
 def identity(shape: Sequence[Extent]) -> Affine:
-    return Affine(tuple(AxisMap(k, 0, 1, n, n) for k, n in enumerate(shape)), len(shape))
+    return Affine(tuple([AxisMap(k, 0, 1, n, n) for k, n in enumerate(shape)]), tuple(shape))
 
 
-def affine(shape: Sequence[Extent], views: Sequence[ViewStep]) -> Affine:
-    """The normal form of a chain of views without reshapes over an array of ``shape``."""
-    found = identity(shape)
-    for step in views:
-        found = found.then(step)
-    return found
+def onto(shape: Sequence[Extent], targets: Sequence[int], space: Sequence[Extent]) -> Affine:
+    """Axis k of an array of ``shape`` runs along axis ``targets[k]`` of the space; the other ones repeat it."""
+    return Affine(tuple([AxisMap(t, 0, 1, n, n) for t, n in zip(targets, shape, strict=True)]), tuple(space))

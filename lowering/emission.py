@@ -8,7 +8,7 @@ from typing import assert_never
 
 import numpy as np
 
-from tenferro.lowering.affine import Affine, AxisMap, identity
+from tenferro.lowering.affine import DROPPED, Affine, AxisMap, onto
 from tenferro.lowering.clusters import Cluster, Clusters, Level
 from tenferro.lowering.exec_program import ExecProgram, Instruction, Slot, Source
 from tenferro.lowering.masks import Conditions
@@ -30,12 +30,13 @@ from tenferro.lowering.region import (
     Window,
 )
 from tenferro.lowering.tree import accumulator
-from tenferro.tracer.dims import Extent, add, mul
+from tenferro.tracer.dims import Extent, add
 from tenferro.tracer.op import Contraction, Indexed, Library, Pointwise, Reduction, Update, View
 from tenferro.tracer.ops import pointwise
-from tenferro.tracer.program import Literal, Params
+from tenferro.tracer.program import DimScalar, Literal, Params
 
 BOOL = np.dtype(np.bool_)
+INT64 = np.dtype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -113,14 +114,12 @@ class RegionBuilder:
 
     def _onto(self, shape: Sequence[Extent], level: Level) -> Affine:
         """From an array of ``shape`` onto the space, at a level."""
-        onto = identity(shape)
-        rank = len(self.cluster.space)
+        space = self.cluster.space
         if not shape:
-            return Affine((), rank)
-        if level is Level.ROW or len(shape) == rank:
-            return onto
-        kept = tuple(a for a in range(rank) if a not in self.row_axes)
-        return Affine(tuple(AxisMap(a, 0, 1, n, n) for a, n in zip(kept, shape, strict=True)), rank)
+            return Affine((), space)
+        if level is Level.ROW or len(shape) == len(space):
+            return onto(shape, range(len(shape)), space)
+        return onto(shape, [a for a in range(len(space)) if a not in self.row_axes], space)
 
     def element(self, source: Source, reshape: tuple[ViewStep, ...], seen: Affine) -> int:
         """The node for ``source`` under an index map onto the space."""
@@ -158,16 +157,18 @@ class RegionBuilder:
             return self.add(Uniform(source))
         reference = self.context.references.of(source.index)
         rank = self.context.references.types[source.index].rank
-        inner = reference.affine.through(seen) if rank else Affine((), seen.rank)
+        if not rank:
+            seen = Affine((), seen.shape)
+        inner = reference.affine.through(seen)
         return self.element(reference.source, reference.reshape, inner)
 
     # Index ops
 
     def _iota(self, instruction: Instruction, seen: Affine) -> int:
         m = seen.axes[instruction.params["axis"]]
-        offset, step = m.start, 0 if m.fixed else m.step
-        if m.window is not None:
-            offset, step = add(m.start, mul(m.step, m.window[0])), m.step * m.window[1]
+        offset, step = m.index
+        if m.target == DROPPED:
+            return self.add(Uniform(Literal(offset, INT64) if isinstance(offset, int) else DimScalar(offset, INT64)))
         outer = bool(self.row_axes) and m.target not in self.row_axes
         return self.add(Iota(m.target, offset, step, outer))
 
@@ -186,10 +187,11 @@ class RegionBuilder:
                 windows.append(Window(seen.axes[k].target, window[0], window[1], n))
         maps = []
         for m in reference.affine.axes:
-            k = m.target
-            onto = Affine((m,), 0).through(seen).axes[0] if not cut[k] else seen.axes[k].shifted(low[k], m)
-            maps.append(onto)
-        node = self.element(reference.source, reference.reshape, Affine(tuple(maps), seen.rank))
+            if m.target == DROPPED or not cut[m.target]:
+                maps.append(Affine((m,), shape).through(seen).axes[0])
+            else:
+                maps.append(seen.axes[m.target].shifted(low[m.target], m))
+        node = self.element(reference.source, reference.reshape, Affine(tuple(maps), seen.shape))
         return node, Valid(tuple(sorted(windows, key=lambda w: w.axis)))
 
     def _pad(self, instruction: Instruction, seen: Affine) -> int:
@@ -234,9 +236,8 @@ class RegionBuilder:
         else:
             reference = self.context.references.of(index.index)
             shape = self.context.references.types[index.index].shape
-            maps = tuple(AxisMap(axis + k, 0, 1, n, n) for k, n in enumerate(shape))
-            onto = Affine(maps, len(self.cluster.space))
-            node = self.element(reference.source, reference.reshape, reference.affine.through(onto))
+            along = onto(shape, range(axis, axis + index_rank), self.cluster.space)
+            node = self.element(reference.source, reference.reshape, reference.affine.through(along))
         reference = self.context.references.of(x.index)
         source = reference.source if isinstance(reference.source, Slot) else x
         views = (*reference.reshape, *reference.affine.views()) if isinstance(reference.source, Slot) else ()

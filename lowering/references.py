@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tenferro.lowering.affine import Affine, affine, identity
+from tenferro.lowering.affine import Affine, identity
 from tenferro.lowering.exec_program import ExecProgram, Instruction, Slot, Source
 from tenferro.lowering.region import ViewStep
 from tenferro.tracer.op import Indexed, View
@@ -22,7 +22,7 @@ class Reference:
 
 class References:
     """The table of all slots. ``own_view`` holds the views that must be made as arrays of their own before anything
-    reads through them: reshapes of what is not contiguous, which have no strided form and so are copies."""
+    reads through them: reshapes that split or merge axes of what is not contiguous, which may have to copy."""
 
     def __init__(self, program: ExecProgram) -> None:
         self.types: dict[int, ArrayType] = program.slot_types()
@@ -59,11 +59,11 @@ class References:
             base = Reference(source, (), identity(()))
         else:
             base = self.table[source.index]
-        if form.kind != "reshape":
-            self.table[slot.index] = Reference(base.source, base.reshape, base.affine.then(step))
+        seen = base.affine.then(step)
+        if seen is not None:
+            self.table[slot.index] = Reference(base.source, base.reshape, seen)
         elif isinstance(base.source, Slot) and base.affine.is_identity and not self._is_virtual(base.source):
-            shape = self.types[slot.index].shape
-            self.table[slot.index] = Reference(base.source, (step,), affine(shape, ()))
+            self.table[slot.index] = Reference(base.source, (step,), identity(self.types[slot.index].shape))
         else:
             self.own_view.add(slot.index)
             self._own(slot)

@@ -1,6 +1,6 @@
 """Rewriting: what every pass builds its program with. Operations go in one by one, dense ids come out.
 
-A pass walks the operations of a program in order; each is copied, replaced by an operand, or replaced by new operations.
+A pass walks the operations of a program in order and copies each, or puts an operand or new operations in its place.
 Operations that come out as they went in are the same objects, so that an idle pass costs little.
 """
 
