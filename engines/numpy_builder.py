@@ -146,7 +146,7 @@ class NumpyBuilder(Builder):
             values = tuple(body(*values))
         return values
 
-    def call(self, name: str, function: Callable[..., Values], *args: Array) -> Values:
+    def call(self, name: str, function: Callable[..., Values], *args: Array, compact: bool = False) -> Values:
         return function(self, *args)
 
 

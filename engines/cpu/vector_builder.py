@@ -20,6 +20,9 @@ from tenferro.tracer.scalar.builder import BOOL, F16, F32, F64, Builder, Complex
 RARE = "!prof !9001"
 RARE_METADATA = '!9001 = !{!"branch_weights", i32 1, i32 2000}'
 
+# A compact call loops over this many lanes: one machine vector of 8-byte values on the widest machines.
+COMPACT_LANES = 8
+
 
 @dataclass(frozen=True, slots=True)
 class Vec:
@@ -97,7 +100,7 @@ class VectorBuilder(Builder):
         self.lines: list[str] = []
         self.block = "entry"
         self._count = 0
-        self._rare = 0
+        self._allocations = 0
 
     def start(self, label: str) -> None:
         """Says that the next line belongs to the block ``label``, which the caller has opened."""
@@ -275,11 +278,9 @@ class VectorBuilder(Builder):
         rare, usual, done = self.new_label(), self.new_label(), self.new_label()
         self.lines.append(f"  br i1 {self._any(condition)}, label %{rare}, label %{usual}, {RARE}")
         ends: list[tuple[list[Vec], str]] = []
-        for name, body in ((usual, fast), (rare, slow)):
-            self.label(name)
-            self._rare += name == rare
+        for label, body in ((usual, fast), (rare, slow)):
+            self.label(label)
             values = body()
-            self._rare -= name == rare
             ends.append((_flatten(values), self.block))
             self.lines.append(f"  br label %{done}")
         self.label(done)
@@ -311,13 +312,12 @@ class VectorBuilder(Builder):
         self.label(done)
         return tuple(names)
 
-    def call(self, name: str, function: Callable[..., Values], *args: Vec) -> Values:
-        # A rare path is always a call: its instructions would cost compile time at every use.
-        if not self.outline and not self._rare:
+    def call(self, name: str, function: Callable[..., Values], *args: Vec, compact: bool = False) -> Values:
+        if not self.outline and not compact:
             return function(self, *args)
         key = (name, tuple(a.dtype.str for a in args), self.lanes)
         if key not in self.module.outlined:
-            self.module.outlined[key] = self._outline(name, function, args)
+            self.module.outlined[key] = self._outline(name, function, args, compact)
         symbol, result = self.module.outlined[key]
         operands = ", ".join(f"{self.type_of(a.dtype)} {a.text}" for a in args)
         if isinstance(result, Vec):
@@ -329,23 +329,63 @@ class VectorBuilder(Builder):
     def _struct(self, values: Sequence[Vec]) -> str:
         return "{ " + ", ".join(self.type_of(v.dtype) for v in values) + " }"
 
-    def _outline(self, name: str, function: Callable[..., Values], args: Sequence[Vec]) -> tuple[str, Values]:
+    def _outline(self, name: str, function: Callable[..., Values], args: Sequence[Vec], compact: bool) -> tuple[str, Values]:
         inner = VectorBuilder(self.module, self.lanes, self.outline)
         symbol = f"@{name}.{'.'.join(a.dtype.name for a in args)}.x{self.lanes}"
         params = [Vec(f"%a{i}", a.dtype) for i, a in enumerate(args)]
-        result = function(inner, *params)
+        in_parts = compact and self.lanes > COMPACT_LANES
+        result = inner._in_parts(function, params) if in_parts else function(inner, *params)
+        kind, last = inner.type_of(_flatten(result)[0].dtype), _flatten(result)[0].text
         if isinstance(result, tuple):
             kind, last = inner._struct(result), "undef"
             for i, v in enumerate(result):
                 last = inner.emit(f"insertvalue {kind} {last}, {inner.type_of(v.dtype)} {v.text}, {i}", BOOL).text
-        else:
-            kind, last = inner.type_of(result.dtype), result.text
         head = ", ".join(f"{inner.type_of(p.dtype)} {p.text}" for p in params)
         body = "\n".join(inner.lines)
         self.module.functions.append(
             f"define internal fastcc {kind} {symbol}({head}) noinline nounwind {{\nentry:\n{body}\n  ret {kind} {last}\n}}"
         )
         return symbol, result
+
+    def _in_parts(self, function: Callable[..., Values], args: Sequence[Vec]) -> Values:
+        """``function`` in a loop over parts of the lanes, which pass through the stack: a quarter of the code."""
+        part = VectorBuilder(self.module, COMPACT_LANES, self.outline)
+        part._count = self._count = self._count + 1
+        places = [self._on_stack(a.dtype) for a in args]
+        for a, place in zip(args, places, strict=True):
+            self.lines.append(f"  store {self.type_of(a.dtype)} {a.text}, ptr {place}")
+        head, done = part.new_label(), part.new_label()
+        index, after = part.fresh(), part.fresh()
+        part.label(head)
+        elements = [part._part_address(a.dtype, place, index) for a, place in zip(args, places, strict=True)]
+        result = function(part, *(part._load(a.dtype, e) for a, e in zip(args, elements, strict=True)))
+        values = _flatten(result)
+        results = [self._on_stack(v.dtype) for v in values]
+        for v, place in zip(values, results, strict=True):
+            address = part._part_address(v.dtype, place, index)
+            part.lines.append(f"  store {part.type_of(v.dtype)} {v.text}, ptr {address}")
+        phi = f"  {index} = phi i64 [ 0, %{self.block} ], [ {after}, %{part.block} ]"
+        more = part.fresh()
+        self.lines += [
+            f"  br label %{head}", part.lines[0], phi, *part.lines[1:], f"  {after} = add i64 {index}, {COMPACT_LANES}",
+            f"  {more} = icmp ult i64 {after}, {self.lanes}", f"  br i1 {more}, label %{head}, label %{done}",
+        ]  # fmt: skip
+        self._count = part._count
+        self.label(done)
+        whole = [self._load(v.dtype, place) for v, place in zip(values, results, strict=True)]
+        return tuple(whole) if isinstance(result, tuple) else whole[0]
+
+    def _on_stack(self, dtype: Dtype) -> str:
+        self._allocations += 1
+        name = f"%stack{self._allocations}"
+        self.lines.insert(0, f"  {name} = alloca {self.type_of(dtype)}, align 64")
+        return name
+
+    def _part_address(self, dtype: Dtype, place: str, index: str) -> str:
+        return self.emit(f"getelementptr {scalar_type(dtype)}, ptr {place}, i64 {index}", dtype).text
+
+    def _load(self, dtype: Dtype, place: str) -> Vec:
+        return self.emit(f"load {self.type_of(dtype)}, ptr {place}", dtype)
 
 
 def _flatten(values: Values) -> list[Vec]:

@@ -144,6 +144,8 @@ class Builder(Protocol):
         values of finished lanes as they are, so that a lane's result does not depend on its neighbours."""
         ...
 
-    def call(self, name: str, function: Callable[..., Values], *args: Value) -> Values:
-        """``function(builder, *args)``; an engine may make it a function of its own, one per name and dtypes."""
+    def call(self, name: str, function: Callable[..., Values], *args: Value, compact: bool = False) -> Values:
+        """``function(builder, *args)``; an engine may make it a function of its own, one per name and dtypes.
+
+        ``compact`` is for what runs seldom or is long: small code matters more than speed. No bools then."""
         ...

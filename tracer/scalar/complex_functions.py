@@ -29,7 +29,7 @@ def _in_double(name: str, function: Callable[[Builder, Value, Value], Pair]) -> 
     def on_complex(b: Builder, z: Complex) -> Complex:
         narrow = z.re.dtype == F32
         re, im = (b.convert(v, F64) if narrow else v for v in (z.re, z.im))
-        re, im = b.call(name, function, re, im)
+        re, im = b.call(name, function, re, im, compact=True)
         return Complex(b.convert(re, F32), b.convert(im, F32)) if narrow else Complex(re, im)
 
     return on_complex
@@ -62,7 +62,7 @@ def _exp_parts(b: Builder, x: Value) -> Pair:
 
 def _exp(b: Builder, re: Value, im: Value) -> Pair:
     size, factor = _exp_parts(b, re)
-    c, s = (b.mul(b.mul(size, f(b, im)), factor) for f in (trigonometric.cos, trigonometric.sin))
+    s, c = (b.mul(b.mul(size, v), factor) for v in trigonometric.sin_cos(b, im))
     # A zero imaginary part stays what it is beside any real part.
     s, c = b.select(_is_zero(b, im), im, s), b.select(_is_zero(b, im), b.mul(size, factor), c)
     # exp(-inf) is 0 and exp(inf) infinite whatever the angle.
@@ -74,13 +74,14 @@ def _exp(b: Builder, re: Value, im: Value) -> Pair:
 
 
 def atan2(b: Builder, y: Value, x: Value) -> Value:
-    """The angle of (x, y) in [-pi, pi], float64."""
+    """The angle of (x, y) in [-pi, pi], float64: m pi/4 plus or minus the arctangent of at most tan(pi/8)."""
     across, up = b.abs(x), b.abs(y)
     steep = b.lt(across, up)
+    backward = b.lt(b.bitcast(x, I64), b.const(0, I64))
     big, small = b.select(steep, up, across), b.select(steep, across, up)
     # Both infinite: 45 degrees. The quarter keeps the sum below finite.
     both = b.and_(_is_infinite(b, across), _is_infinite(b, up))
-    one, quarter = _const(b, 1.0), _const(b, 0.25)
+    none, one, quarter = _const(b, 0.0), _const(b, 1.0), _const(b, 0.25)
     huge = b.lt(_const(b, 2.0**1000), big)
     big, small = b.select(huge, b.mul(big, quarter), big), b.select(huge, b.mul(small, quarter), small)
     big, small = b.select(both, one, big), b.select(both, one, small)
@@ -89,12 +90,13 @@ def atan2(b: Builder, y: Value, x: Value) -> Value:
     over = b.lt(b.mul(big, _const(b, 0.41421356237309503)), small)
     t = b.div(b.select(over, b.sub(small, big), small), b.select(over, b.add(small, big), big))
     square = b.mul(t, t)
-    none = _const(b, 0.0)
-    high, low = (b.select(over, _const(b, v / 4), none) for v in (PI, PI_LOW))
-    angle = b.add(high, b.add(low, b.fma(b.mul(t, square), horner(b, square, ATAN), t)))
-    angle = b.select(steep, b.add(b.sub(_const(b, PI / 2), angle), _const(b, PI_LOW / 2)), angle)
-    backward = b.lt(b.bitcast(x, I64), b.const(0, I64))
-    angle = b.select(backward, b.add(b.sub(_const(b, PI), angle), _const(b, PI_LOW)), angle)
+    angle = b.fma(b.mul(t, square), horner(b, square, ATAN), t)
+    m = b.select(over, one, none)
+    m, angle = b.select(steep, b.sub(_const(b, 2.0), m), m), b.select(steep, b.neg(angle), angle)
+    m, angle = b.select(backward, b.sub(_const(b, 4.0), m), m), b.select(backward, b.neg(angle), angle)
+    high = b.mul(m, _const(b, PI / 4))
+    low = b.fma(m, _const(b, PI_LOW / 4), b.fma(m, _const(b, PI / 4), b.neg(high)))
+    angle = b.add(high, b.add(low, angle))
     angle = b.select(b.or_(is_nan(b, x), is_nan(b, y)), _const(b, np.nan), angle)
     return b.copysign(angle, y)
 
@@ -103,10 +105,10 @@ def _log(b: Builder, re: Value, im: Value) -> Pair:
     x, y = b.abs(re), b.abs(im)
     swapped = b.lt(x, y)
     big, small = b.select(swapped, y, x), b.select(swapped, x, y)
-    size = _log_of_size(b, big, small)
+    size = b.select(b.or_(is_nan(b, re), is_nan(b, im)), _const(b, np.nan), _log_of_size(b, big, small))
     infinite = b.or_(_is_infinite(b, re), _is_infinite(b, im))
     size = b.select(infinite, _const(b, np.inf), size)
-    return size, b.call("atan2", atan2, im, re)
+    return size, atan2(b, im, re)
 
 
 def _log_of_size(b: Builder, big: Value, small: Value) -> Value:
@@ -169,19 +171,27 @@ def _hyperbolic(b: Builder, x: Value) -> tuple[Value, Value, Value]:
 
 def _sin(b: Builder, re: Value, im: Value) -> Pair:
     sinh, cosh, factor = _hyperbolic(b, im)
-    x = b.mul(b.mul(trigonometric.sin(b, re), cosh), factor)
-    y = b.mul(b.mul(trigonometric.cos(b, re), sinh), factor)
+    sin_re, cos_re = trigonometric.sin_cos(b, re)
+    x, y = b.mul(b.mul(sin_re, cosh), factor), b.mul(b.mul(cos_re, sinh), factor)
     x = b.select(_is_zero(b, re), re, x)
-    return x, b.select(b.and_(_is_zero(b, im), b.not_(_is_finite(b, re))), im, y)
+    flat = b.and_(_is_zero(b, im), b.not_(_is_finite(b, re)))
+    return x, b.select(b.or_(flat, _without_direction(b, re, im)), im, y)
+
+
+def _without_direction(b: Builder, re: Value, im: Value) -> Value:
+    """sin and cos are infinite here, at an angle that nothing tells: C99 makes the part that cosh or sinh gives
+    infinite."""
+    return b.and_(_is_infinite(b, im), b.not_(_is_finite(b, re)))
 
 
 def _cos(b: Builder, re: Value, im: Value) -> Pair:
     sinh, cosh, factor = _hyperbolic(b, im)
-    x = b.mul(b.mul(trigonometric.cos(b, re), cosh), factor)
-    y = b.neg(b.mul(b.mul(trigonometric.sin(b, re), sinh), factor))
+    sin_re, cos_re = trigonometric.sin_cos(b, re)
+    x, y = b.mul(b.mul(cos_re, cosh), factor), b.neg(b.mul(b.mul(sin_re, sinh), factor))
     none, one = _const(b, 0.0), _const(b, 1.0)
     vanishes = b.or_(_is_zero(b, re), _is_zero(b, im))
     signed = b.neg(b.mul(b.copysign(none, re), b.copysign(one, im)))
+    x = b.select(_without_direction(b, re, im), _const(b, np.inf), x)
     return x, b.select(vanishes, signed, y)
 
 
@@ -194,7 +204,7 @@ def _tanh(b: Builder, re: Value, im: Value) -> Pair:
     bounded = b.select(above, limit, size)
     minus_one = exponential.expm1_double(b, bounded)
     s = b.mul(_const(b, 0.5), b.add(minus_one, b.div(minus_one, b.add(minus_one, one))))
-    sin, cos = trigonometric.sin(b, im), trigonometric.cos(b, im)
+    sin, cos = trigonometric.sin_cos(b, im)
     below = b.fma(s, s, b.mul(cos, cos))
     x = b.div(b.mul(s, b.sqrt(b.fma(s, s, one))), below)
     y = b.div(b.mul(sin, cos), below)
@@ -202,8 +212,10 @@ def _tanh(b: Builder, re: Value, im: Value) -> Pair:
     fading = exponential.exp(b, b.neg(b.add(size, size)))
     far = b.mul(b.mul(_const(b, 4.0), b.mul(sin, cos)), fading)
     angle_unknown = b.not_(_is_finite(b, im))
-    far = b.select(b.and_(_is_infinite(b, re), angle_unknown), none, far)
-    x, y = b.select(above, one, x), b.select(above, far, y)
+    infinite = _is_infinite(b, re)
+    far = b.select(b.and_(infinite, angle_unknown), none, far)
+    x = b.select(b.and_(above, b.or_(infinite, b.not_(angle_unknown))), one, x)
+    y = b.select(above, far, y)
     x = b.select(_is_zero(b, re), none, x)
     y = b.select(_is_zero(b, im), im, y)
     return b.copysign(x, re), y
@@ -212,18 +224,15 @@ def _tanh(b: Builder, re: Value, im: Value) -> Pair:
 def _sqrt(b: Builder, re: Value, im: Value) -> Pair:
     x, y = b.abs(re), b.abs(im)
     big = b.select(b.lt(x, y), y, x)
-    up, down = b.lt(big, _const(b, 2.0**-1000)), b.lt(_const(b, 2.0**1000), big)
+    up, down = b.lt(big, _const(b, 2.0**-500)), b.lt(_const(b, 2.0**500), big)
     one = _const(b, 1.0)
-    scale = b.select(up, _const(b, 2.0**108), b.select(down, _const(b, 2.0**-4), one))
-    back = b.select(up, _const(b, 2.0**-54), b.select(down, _const(b, 4.0), one))
-    x, y = b.mul(x, scale), b.mul(y, scale)
-    half = _const(b, 0.5)
-    length = b.sqrt(b.fma(x, x, b.mul(y, y)))
-    # The squares of parts far apart vanish, not the larger part itself.
-    length = b.select(b.lt(length, x), x, length)
-    t = b.sqrt(b.mul(half, b.add(x, length)))
-    other = b.div(b.mul(half, y), b.select(_is_zero(b, t), one, t))
-    t, other = b.mul(t, back), b.mul(other, back)
+    scale = b.select(up, _const(b, 2.0**600), b.select(down, _const(b, 2.0**-600), one))
+    back = b.select(up, _const(b, 2.0**-300), b.select(down, _const(b, 2.0**300), one))
+    p, q = b.mul(x, scale), b.mul(y, scale)
+    length = b.sqrt(b.fma(p, p, b.mul(q, q)))
+    # With the square root of (|re| + length) / 2 in hand the other part is |im| / 2 over it: no cancellation.
+    t = b.mul(b.sqrt(b.mul(_const(b, 0.5), b.add(p, length))), back)
+    other = b.div(y, b.select(_is_zero(b, t), one, b.add(t, t)))
     backward = b.lt(b.bitcast(re, I64), b.const(0, I64))
     return _sqrt_special(b, re, im, b.select(backward, other, t), b.copysign(b.select(backward, t, other), im))
 

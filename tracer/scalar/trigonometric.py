@@ -145,29 +145,61 @@ def _sine_and_cosine(b: Builder, high: Value, low: Value) -> tuple[Value, Value]
     return sin, horner(b, square, (1.0, -0.5, *cosine))
 
 
-def _trigonometric(b: Builder, x: Value, is_cosine: bool) -> Value:
-    form = format_of(x.dtype)
-    # The sign is put back at the end: sin(-0.0) is -0.0.
-    size = b.abs(x)
-    rare = b.not_(b.le(size, b.const(LIMIT_SINGLE if form is SINGLE else LIMIT_DOUBLE, x.dtype)))
+def _reduced(b: Builder, size: Value) -> Reduced:
+    form = format_of(size.dtype)
+    rare = b.not_(b.le(size, b.const(LIMIT_SINGLE if form is SINGLE else LIMIT_DOUBLE, size.dtype)))
     high, low, quadrant = b.if_any(
-        rare, lambda: b.call("reduce_angle", _reduce_rare, size), lambda: _reduce(b, size)
+        rare, lambda: b.call("reduce_angle", _reduce_rare, size, compact=True), lambda: _reduce(b, size)
     )
-    sin, cos = _sine_and_cosine(b, high, low)
-    one = b.const(1, form.integer)
-    odd = b.ne(b.and_(quadrant, one), b.const(0, form.integer))
-    result = b.select(odd, sin, cos) if is_cosine else b.select(odd, cos, sin)
-    turned = b.add(quadrant, one) if is_cosine else quadrant
-    top = 8 * x.dtype.itemsize - 2
-    sign = b.shl(b.and_(turned, b.const(2, form.integer)), b.const(top, form.integer))
-    if not is_cosine:
-        sign = b.xor(sign, b.and_(b.bitcast(x, form.integer), b.const(-(2 ** (top + 1)), form.integer)))
-    return b.bitcast(b.xor(b.bitcast(result, form.integer), sign), x.dtype)
+    return high, low, quadrant
+
+
+def sin_cos(b: Builder, x: Value) -> tuple[Value, Value]:
+    """Both from one reduction, with the bits of ``sin`` and ``cos``."""
+    # The sign is put back at the end: sin(-0.0) is -0.0.
+    high, low, quadrant = _reduced(b, b.abs(x))
+    parts = _sine_and_cosine(b, high, low)
+    return _sin_of_quadrant(b, x, *parts, quadrant), _cos_of_quadrant(b, *parts, quadrant)
+
+
+def _sin_of_quadrant(b: Builder, x: Value, sin: Value, cos: Value, quadrant: Value) -> Value:
+    integer = quadrant.dtype
+    top = b.const(-(2 ** (8 * integer.itemsize - 1)), integer)
+    sign = b.xor(_sign_of_second_bit(b, quadrant), b.and_(b.bitcast(x, integer), top))
+    return _with_sign(b, b.select(_is_odd(b, quadrant), cos, sin), sign)
+
+
+def _cos_of_quadrant(b: Builder, sin: Value, cos: Value, quadrant: Value) -> Value:
+    sign = _sign_of_second_bit(b, b.add(quadrant, b.const(1, quadrant.dtype)))
+    return _with_sign(b, b.select(_is_odd(b, quadrant), sin, cos), sign)
+
+
+def _is_odd(b: Builder, quadrant: Value) -> Value:
+    return b.ne(b.and_(quadrant, b.const(1, quadrant.dtype)), b.const(0, quadrant.dtype))
+
+
+def _sign_of_second_bit(b: Builder, quadrant: Value) -> Value:
+    second = b.and_(quadrant, b.const(2, quadrant.dtype))
+    return b.shl(second, b.const(8 * quadrant.dtype.itemsize - 2, quadrant.dtype))
+
+
+def _with_sign(b: Builder, x: Value, sign: Value) -> Value:
+    return b.bitcast(b.xor(b.bitcast(x, sign.dtype), sign), x.dtype)
 
 
 def sin(b: Builder, x: Value) -> Value:
-    return b.call("sin", lambda inner, v: _trigonometric(inner, v, False), x)
+    return b.call("sin", _sin, x)
+
+
+def _sin(b: Builder, x: Value) -> Value:
+    high, low, quadrant = _reduced(b, b.abs(x))
+    return _sin_of_quadrant(b, x, *_sine_and_cosine(b, high, low), quadrant)
 
 
 def cos(b: Builder, x: Value) -> Value:
-    return b.call("cos", lambda inner, v: _trigonometric(inner, v, True), x)
+    return b.call("cos", _cos, x)
+
+
+def _cos(b: Builder, x: Value) -> Value:
+    high, low, quadrant = _reduced(b, b.abs(x))
+    return _cos_of_quadrant(b, *_sine_and_cosine(b, high, low), quadrant)
