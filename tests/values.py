@@ -81,10 +81,10 @@ def uniform(shape: tuple[int, ...], dtype: str | np.dtype[Any], seed: int = 0) -
     rng, dtype = np.random.default_rng(seed), np.dtype(dtype)
     match dtype.kind:
         case "b":
-            return rng.random(shape) < 0.5
+            return np.asarray(rng.random(shape) < 0.5)
         case "i" | "u":
             info = np.iinfo(dtype)
-            return rng.integers(info.min, info.max, shape, dtype, endpoint=True)
+            return np.asarray(rng.integers(info.min, info.max, shape, dtype, endpoint=True))
         case "f":
             return np.asarray(rng.standard_normal(shape)).astype(dtype)
         case _:

@@ -51,14 +51,14 @@ def bits(actual: Array, expected: Array) -> str | None:
 
 
 def values(actual: Array, expected: Array) -> str | None:
-    """Equal dtype, shape and values; zeros of either sign are equal."""
+    """Equal dtype, shape and values; zeros of either sign are equal, and so are complex numbers with a NaN in either
+    part (which of several a maximum hands on depends on the order in which it meets them)."""
     wrong = same_type(actual, expected)
     if wrong:
         return wrong
-    a, e = _real_parts(actual), _real_parts(expected)
     with np.errstate(invalid="ignore"):
-        same = (a == e) | ((a != a) & (e != e))
-    return _first(~same, a, e)
+        same = (actual == expected) | ((actual != actual) & (expected != expected))
+    return _first(~same, actual, expected)
 
 
 def close(actual: Array, expected: Array, *, epsilons: float, scale: Array | float | None = None) -> str | None:
@@ -105,7 +105,8 @@ def by_agreement(kind: Agreement, actual: Array, expected: Array, operands: tupl
         case "elementary":
             return _complex_or(actual, expected, epsilons=4)
         case "complex":
-            return bits(actual, expected) if actual.dtype.kind != "c" else _complex_or(actual, expected, epsilons=8)
+            is_complex = any(x.dtype.kind == "c" for x in operands)
+            return _complex_or(actual, expected, epsilons=8) if is_complex else bits(actual, expected)
         case "sum":
             total = float(sum(np.abs(x.astype(np.complex128)).sum() for x in operands))
             return close(actual, expected, epsilons=4, scale=total)
@@ -120,10 +121,8 @@ def by_agreement(kind: Agreement, actual: Array, expected: Array, operands: tupl
 def _complex_or(actual: Array, expected: Array, *, epsilons: float) -> str | None:
     """Normwise for complex; only where operands' formulas do not overflow: elsewhere NumPy's own values depend on the
     instruction set it was built for."""
-    if actual.dtype.kind != "c":
-        return close(actual, expected, epsilons=epsilons)
     wrong = same_type(actual, expected)
-    if wrong:
-        return wrong
+    if wrong or actual.dtype.kind != "c":
+        return wrong or close(actual, expected, epsilons=epsilons)
     finite = np.isfinite(actual) & np.isfinite(expected)
     return close(actual[finite], expected[finite], epsilons=epsilons)
