@@ -1,0 +1,431 @@
+"""Elementwise functions: NumPy's ufuncs by name, each a few rows of the op table.
+
+In: traced arrays, numbers, Dims, arrays from outside. Out: one traced array (two for ``divmod``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tenferro.tracer import build
+from tenferro.tracer.api.deliver import deliver, new
+from tenferro.tracer.api.promotion import (
+    all_weak,
+    as_bool,
+    broadcast_operands,
+    converted,
+    resolve,
+    result_type,
+)
+from tenferro.tracer.api.record import ApiFunction
+from tenferro.tracer.errors import DtypeError, TraceError
+from tenferro.tracer.lines import at, user_line
+from tenferro.tracer.op import Op
+from tenferro.tracer.ops import pointwise as p
+from tenferro.tracer.program import Literal, Operand
+from tenferro.tracer.trace import Trace, running_trace
+from tenferro.tracer.traced import TracedArray, operand
+
+Lower = Callable[..., Operand]
+
+
+def apply(ufunc: np.ufunc, lower: Lower, args: tuple[Any, ...], out: Any, where: Any, dtype: Any) -> Any:
+    """Promote, convert, broadcast, and write the function with ``lower(trace, *operands)``."""
+    name = ufunc.__name__
+    trace = running_trace(name)
+    pairs = [operand(trace, x, name) for x in args]
+    keys = tuple(k for _, k in pairs)
+    if dtype is not None:
+        keys = (np.dtype(dtype),) * len(keys)
+    resolved = resolve(ufunc, keys)
+    operands = [converted(trace, x, d, name) for (x, _), d in zip(pairs, resolved, strict=False)]
+    if len(operands) > 1:
+        operands = broadcast_operands(trace, name, operands)
+    value = lower(trace, *operands)
+    weak = all_weak(keys) and resolved[-1].kind != "b"
+    if out is None and where is True:
+        return new(trace, value, weak)
+    return deliver(trace, name, value, out, where, weak)
+
+
+def row(op: Op) -> Lower:
+    """A function that is one row."""
+    return lambda trace, *operands: trace.emit1(op, *operands)
+
+
+def _unary(ufunc: np.ufunc, lower: Lower) -> Callable[..., Any]:
+    def function(x: Any, /, out: Any = None, *, where: Any = True, dtype: Any = None) -> Any:
+        return apply(ufunc, lower, (x,), out, where, dtype)
+
+    function.__name__ = ufunc.__name__
+    return function
+
+
+def _binary(ufunc: np.ufunc, lower: Lower) -> Callable[..., Any]:
+    def function(x1: Any, x2: Any, /, out: Any = None, *, where: Any = True, dtype: Any = None) -> Any:
+        return apply(ufunc, lower, (x1, x2), out, where, dtype)
+
+    function.__name__ = ufunc.__name__
+    return function
+
+
+# -- comparisons ---------------------------------------------------------------------------------------------------
+
+
+def _compare(trace: Trace, op: Op, a: Operand, b: Operand) -> Operand:
+    """One comparison; int64 against uint64 is exact, as in NumPy."""
+    if a.type.dtype == b.type.dtype:
+        return trace.emit1(op, a, b)
+    signed, unsigned = (a, b) if a.type.dtype.kind == "i" else (b, a)
+    negative = trace.emit1(p.less, signed, Literal(0, signed.type.dtype))
+    wide = build.convert(trace, signed, unsigned.type.dtype)
+    plain = trace.emit1(op, *((wide, unsigned) if signed is a else (unsigned, wide)))
+    if op is p.not_equal or (op in (p.less, p.less_equal) and signed is a):
+        return trace.emit1(p.bitwise_or, negative, plain)
+    return trace.emit1(p.bitwise_and, trace.emit1(p.invert, negative), plain)
+
+
+def _out_of_range(x1: Any, x2: Any) -> tuple[Any, int] | None:
+    """(array, sign) where one side is a Python int that the array's integer dtype cannot hold: every comparison with
+    it has one answer."""
+    for array, number, side in ((x1, x2, 1), (x2, x1, -1)):
+        if type(number) is int and type(array) is TracedArray and array.dtype.kind in "iu" and not array.type.weak:
+            info = np.iinfo(array.dtype)
+            if number > info.max or number < info.min:
+                return array, side if number > info.max else -side
+    return None
+
+
+def _comparison(ufunc: np.ufunc, op: Op, swap: bool) -> Callable[..., Any]:
+    def lower(trace: Trace, a: Operand, b: Operand) -> Operand:
+        return _compare(trace, op, b, a) if swap else _compare(trace, op, a, b)
+
+    def function(x1: Any, x2: Any, /, out: Any = None, *, where: Any = True, dtype: Any = None) -> Any:
+        beyond = _out_of_range(x1, x2)
+        if beyond is None:
+            return apply(ufunc, lower, (x1, x2), out, where, None)
+        array, sign = beyond
+        answer = bool(ufunc(0, sign))
+        trace = running_trace(ufunc.__name__)
+        value = build.broadcast(trace, Literal(answer, np.dtype(np.bool_)), array.type.shape)
+        return deliver(trace, ufunc.__name__, value, out, where)
+
+    function.__name__ = ufunc.__name__
+    return function
+
+
+# -- compositions --------------------------------------------------------------------------------------------------
+
+
+def _one(x: Operand) -> Literal:
+    return build.literal(1, x.type.dtype)
+
+
+def _square(trace: Trace, x: Operand) -> Operand:
+    return trace.emit1(p.multiply, x, x)
+
+
+def _reciprocal(trace: Trace, x: Operand) -> Operand:
+    if x.type.dtype.kind in "iu":
+        return trace.emit1(p.floor_divide, _one(x), x)
+    return trace.emit1(p.divide, _one(x), x)
+
+
+def _add(trace: Trace, x: Operand, y: Operand) -> Operand:
+    return trace.emit1(p.add, x, y)
+
+
+def _sign(trace: Trace, x: Operand) -> Operand:
+    """NaN for NaN, else −1, 0 or 1 (0 for −0.0, as NumPy)."""
+    dtype = x.type.dtype
+    if dtype.kind == "c":
+        raise DtypeError(f"sign: dtype {dtype.name}; not available for complex yet, x / abs(x) is near{at(user_line())}")
+    zero, one = build.literal(0, dtype), build.literal(1, dtype)
+    positive = trace.emit1(p.less, zero, x)
+    if dtype.kind == "u":
+        return trace.emit1(p.where, positive, one, zero)
+    below = trace.emit1(p.where, trace.emit1(p.less, x, zero), build.literal(-1, dtype), zero)
+    found = trace.emit1(p.where, positive, one, below)
+    return found if dtype.kind == "i" else trace.emit1(p.where, trace.emit1(p.not_equal, x, x), x, found)
+
+
+def _isnan(trace: Trace, x: Operand) -> Operand:
+    return trace.emit1(p.not_equal, x, x)
+
+
+def _isfinite(trace: Trace, x: Operand) -> Operand:
+    """``|re| < inf`` and ``|im| < inf``: the modulus itself could overflow."""
+    if x.type.dtype.kind == "c":
+        parts = [_isfinite(trace, trace.emit1(op, x)) for op in (p.real, p.imag)]
+        return trace.emit1(p.bitwise_and, *parts)
+    size = trace.emit1(p.absolute, x)
+    if x.type.dtype.kind in "biu":
+        return trace.emit1(p.equal, x, x)
+    return trace.emit1(p.less, size, build.literal(np.inf, x.type.dtype))
+
+
+def _isinf(trace: Trace, x: Operand) -> Operand:
+    if x.type.dtype.kind == "c":
+        parts = [_isinf(trace, trace.emit1(op, x)) for op in (p.real, p.imag)]
+        return trace.emit1(p.bitwise_or, *parts)
+    if x.type.dtype.kind in "biu":
+        return trace.emit1(p.not_equal, x, x)
+    return trace.emit1(p.equal, trace.emit1(p.absolute, x), build.literal(np.inf, x.type.dtype))
+
+
+def _logical(op: Op) -> Lower:
+    return lambda trace, x, y: trace.emit1(op, as_bool(trace, x), as_bool(trace, y))
+
+
+def _logical_not(trace: Trace, x: Operand) -> Operand:
+    return trace.emit1(p.invert, as_bool(trace, x))
+
+
+def _fmax(op: Op) -> Lower:
+    """NaN only where both are NaN."""
+
+    def lower(trace: Trace, x: Operand, y: Operand) -> Operand:
+        if x.type.dtype.kind not in "fc":
+            return trace.emit1(op, x, y)
+        x_nan, y_nan = (trace.emit1(p.not_equal, v, v) for v in (x, y))
+        return trace.emit1(p.where, x_nan, y, trace.emit1(p.where, y_nan, x, trace.emit1(op, x, y)))
+
+    return lower
+
+
+def _copy(trace: Trace, x: Operand) -> Operand:
+    return build.copied(trace, x)
+
+
+# -- power ---------------------------------------------------------------------------------------------------------
+
+_WHOLE_EXPONENTS = range(-1, 4)
+
+
+def _exponent(x: Any) -> Any:
+    """The exponent as a Python number where the trace knows it, else None."""
+    if type(x) in (int, float):
+        return x
+    if isinstance(x, np.integer | np.floating):
+        return x.item()
+    if type(x) is TracedArray and not x.type.shape:
+        known = x.known()
+        return None if known is None else known.item()
+    return None
+
+
+def power(x1: Any, x2: Any, /, out: Any = None, *, where: Any = True, dtype: Any = None) -> Any:
+    """``x1 ** x2`` for the exponents −1, 0, 1, 2, 3 and 0.5, as products, a reciprocal and a square root."""
+    exponent = _exponent(x2)
+    if exponent not in (*_WHOLE_EXPONENTS, 0.5):
+        raise TraceError(
+            f"power: exponent {'array' if exponent is None else exponent}; not available yet, -1, 0, 1, 2, 3 and 0.5 "
+            f"are, numpy.exp(y * numpy.log(x)) is near{at(user_line())}"
+        )
+    return apply(np.power, partial(_power, exponent=exponent), (x1, x2), out, where, dtype)
+
+
+def _power(trace: Trace, x: Operand, y: Operand, *, exponent: float) -> Operand:
+    if x.type.dtype.kind in "iu" and exponent < 0:
+        raise DtypeError(f"power: integers to the exponent {exponent}; x.astype(float) is needed{at(user_line())}")
+    match exponent:
+        case 0.5:
+            return trace.emit1(p.sqrt, x)
+        case 0:
+            return build.broadcast(trace, _one(x), x.type.shape)
+        case 1:
+            return build.copied(trace, x)
+        case -1:
+            return _reciprocal(trace, x)
+        case _:
+            square = trace.emit1(p.multiply, x, x)
+            return square if exponent == 2 else trace.emit1(p.multiply, square, x)
+
+
+# -- functions that are no plain ufuncs ------------------------------------------------------------------------------
+
+
+def divmod_(x1: Any, x2: Any, /) -> Any:
+    """``(x1 // x2, x1 % x2)``."""
+    return FLOOR_DIVIDE(x1, x2), REMAINDER(x1, x2)
+
+
+def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
+    """Elements of ``x`` where the condition holds, else of ``y``; the one-argument form is ``nonzero``."""
+    if x is None and y is None:
+        from tenferro.tracer.api.indexing import nonzero
+
+        return nonzero(condition)
+    trace = running_trace("where")
+    chosen, _ = operand(trace, condition, "where")
+    (a, a_key), (b, b_key) = operand(trace, x, "where"), operand(trace, y, "where")
+    dtype = result_type((a_key, b_key))
+    a, b = converted(trace, a, dtype, "where"), converted(trace, b, dtype, "where")
+    operands = broadcast_operands(trace, "where", [as_bool(trace, chosen), a, b])
+    return new(trace, trace.emit1(p.where, *operands), all_weak((a_key, b_key)))
+
+
+def clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None, max: Any = None) -> Any:
+    """``minimum(maximum(a, a_min), a_max)``; None leaves a side open."""
+    low = a_min if a_min is not None else min
+    high = a_max if a_max is not None else max
+    trace = running_trace("clip")
+    bounds = [x for x in (low, high) if x is not None]
+    pairs = [operand(trace, x, "clip") for x in (a, *bounds)]
+    dtype = result_type([k for _, k in pairs])
+    operands = broadcast_operands(trace, "clip", [converted(trace, x, dtype, "clip") for x, _ in pairs])
+    value = operands[0]
+    for bound, op in zip(operands[1:], ([p.maximum] if low is not None else []) + [p.minimum], strict=False):
+        value = trace.emit1(op, value, bound)
+    return deliver(trace, "clip", build.copied(trace, value) if not bounds else value, out)
+
+
+def astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Any:
+    """Convert; float to int saturates and NaN gives 0. The result is fresh unless ``copy`` is False and nothing changes."""
+    from tenferro.tracer.api.creation import dtype_of
+    from tenferro.tracer.traced import as_traced
+
+    trace = running_trace("astype")
+    array = as_traced(trace, x, "astype")
+    target = dtype_of(dtype, "astype")
+    if target == array.dtype:
+        return new(trace, build.copied(trace, array.read())) if copy or array.type.weak else array
+    if array.dtype.kind == "c" and target.kind not in "cb":
+        raise DtypeError(f"astype: {array.dtype.name} to {target.name}; x.real or abs(x) is needed{at(user_line())}")
+    return new(trace, build.convert(trace, array.read(), target))
+
+
+def _predicate(name: str, answer: Callable[[Any], bool]) -> ApiFunction:
+    def function(x: Any) -> bool:
+        return answer(x)
+
+    return ApiFunction(name, function, ("x",), False, getattr(np, name))
+
+
+def _is_complex(x: Any) -> bool:
+    dtype = getattr(x, "dtype", None)
+    return isinstance(x, complex) if dtype is None else bool(dtype.kind == "c")
+
+
+def iscomplex(x: Any) -> Any:
+    """Where the imaginary part is not 0."""
+    trace = running_trace("iscomplex")
+    value, _ = operand(trace, x, "iscomplex")
+    part = trace.emit1(p.imag, value)
+    return new(trace, trace.emit1(p.not_equal, part, build.literal(0, part.type.dtype)))
+
+
+def isreal(x: Any) -> Any:
+    """Where the imaginary part is 0."""
+    return apply(np.logical_not, _logical_not, (iscomplex(x),), None, True, None)
+
+
+def round_(a: Any, decimals: int = 0, out: Any = None) -> Any:
+    """Round half to even; only to whole numbers, as a library call."""
+    if decimals:
+        raise TraceError(f"round: decimals {decimals}; only 0 is available yet, numpy.rint(x * s) / s is near{at(user_line())}")
+    from tenferro.tracer.api.library import ufunc_call
+
+    trace = running_trace("round")
+    value, key = operand(trace, a, "round")
+    if value.type.dtype.kind in "biu":
+        return deliver(trace, "round", build.copied(trace, value), out)
+    return ufunc_call(np.rint, (a,), out)
+
+
+def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
+    """NaN and infinities replaced by numbers."""
+    trace = running_trace("nan_to_num")
+    value, _ = operand(trace, x, "nan_to_num")
+    dtype = value.type.dtype
+    if dtype.kind in "biu":
+        return new(trace, build.copied(trace, value))
+    if dtype.kind == "c":
+        raise DtypeError(f"nan_to_num: dtype {dtype.name}; a real dtype is needed yet{at(user_line())}")
+    info = np.finfo(dtype)
+    limits = [
+        (_isnan(trace, value), nan),
+        (trace.emit1(p.equal, value, build.literal(np.inf, dtype)), info.max if posinf is None else posinf),
+        (trace.emit1(p.equal, value, build.literal(-np.inf, dtype)), info.min if neginf is None else neginf),
+    ]
+    for condition, replacement in limits:
+        value = trace.emit1(p.where, condition, build.literal(float(replacement), dtype), value)
+    return new(trace, value)
+
+
+_ROWS: tuple[tuple[np.ufunc, Lower], ...] = (
+    (np.add, _add),
+    (np.subtract, row(p.subtract)),
+    (np.multiply, row(p.multiply)),
+    (np.divide, row(p.divide)),
+    (np.floor_divide, row(p.floor_divide)),
+    (np.remainder, row(p.remainder)),
+    (np.maximum, row(p.maximum)),
+    (np.minimum, row(p.minimum)),
+    (np.fmax, _fmax(p.maximum)),
+    (np.fmin, _fmax(p.minimum)),
+    (np.bitwise_and, row(p.bitwise_and)),
+    (np.bitwise_or, row(p.bitwise_or)),
+    (np.bitwise_xor, row(p.bitwise_xor)),
+    (np.logical_and, _logical(p.bitwise_and)),
+    (np.logical_or, _logical(p.bitwise_or)),
+    (np.logical_xor, _logical(p.bitwise_xor)),
+    (np.negative, row(p.negative)),
+    (np.positive, _copy),
+    (np.absolute, row(p.absolute)),
+    (np.fabs, row(p.absolute)),
+    (np.exp, row(p.exp)),
+    (np.log, row(p.log)),
+    (np.sin, row(p.sin)),
+    (np.cos, row(p.cos)),
+    (np.tanh, row(p.tanh)),
+    (np.sqrt, row(p.sqrt)),
+    (np.square, _square),
+    (np.reciprocal, _reciprocal),
+    (np.sign, _sign),
+    (np.conjugate, row(p.conjugate)),
+    (np.invert, row(p.invert)),
+    (np.isnan, _isnan),
+    (np.isfinite, _isfinite),
+    (np.isinf, _isinf),
+    (np.logical_not, _logical_not),
+)
+_COMPARISONS: tuple[tuple[np.ufunc, Op, bool], ...] = (
+    (np.equal, p.equal, False),
+    (np.not_equal, p.not_equal, False),
+    (np.less, p.less, False),
+    (np.less_equal, p.less_equal, False),
+    (np.greater, p.less, True),
+    (np.greater_equal, p.less_equal, True),
+)
+
+
+def _record(ufunc: np.ufunc, function: Callable[..., Any]) -> ApiFunction:
+    arrays = ("x", "out", "where") if ufunc.nin == 1 else ("x1", "x2", "out", "where")
+    return ApiFunction(ufunc.__name__, function, arrays, False, ufunc)
+
+
+FUNCTIONS: tuple[ApiFunction, ...] = (
+    *(_record(u, (_unary if u.nin == 1 else _binary)(u, lower)) for u, lower in _ROWS),
+    *(_record(u, _comparison(u, op, swap)) for u, op, swap in _COMPARISONS),
+    _record(np.power, power),
+    ApiFunction("divmod", divmod_, ("x1", "x2"), False, np.divmod),
+    ApiFunction("where", where, ("condition", "x", "y"), False, np.where),
+    ApiFunction("clip", clip, ("a", "a_min", "a_max", "out", "min", "max"), False, np.clip),
+    ApiFunction("astype", astype, ("x",), True, lambda x, dtype, copy=True: x.astype(dtype, copy=copy)),
+    ApiFunction("iscomplex", iscomplex, ("x",), False, np.iscomplex),
+    ApiFunction("isreal", isreal, ("x",), False, np.isreal),
+    ApiFunction("round", round_, ("a", "out"), False, np.round),
+    ApiFunction("nan_to_num", nan_to_num, ("x",), False, np.nan_to_num),
+    _predicate("iscomplexobj", _is_complex),
+    _predicate("isrealobj", lambda x: not _is_complex(x)),
+)
+BY_UFUNC: dict[np.ufunc, ApiFunction] = {
+    f.reference: f for f in FUNCTIONS if isinstance(f.reference, np.ufunc)
+}
+FLOOR_DIVIDE: Callable[..., Any] = BY_UFUNC[np.floor_divide].function
+REMAINDER: Callable[..., Any] = BY_UFUNC[np.remainder].function

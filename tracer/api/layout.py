@@ -1,0 +1,549 @@
+"""Layout functions: an array in; a view of it where NumPy makes one, else a new array, out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tenferro.tracer import build
+from tenferro.tracer.api.creation import extents_of, join_along_new_axis, new_array
+from tenferro.tracer.api.deliver import deliver, new
+from tenferro.tracer.api.promotion import aligned, broadcast_shapes, converted, result_type, shape_mismatch
+from tenferro.tracer.api.record import ApiFunction
+from tenferro.tracer.cells import Part, Reshaped, Stretched, Transposed
+from tenferro.tracer.dim import as_extent
+from tenferro.tracer.dims import Extent, floordiv, mul, product, shape_text, sub
+from tenferro.tracer.errors import BoundsError, ShapeError, TraceError
+from tenferro.tracer.lines import at, user_line
+from tenferro.tracer.ops import layout
+from tenferro.tracer.program import Operand
+from tenferro.tracer.trace import Trace, running_trace
+from tenferro.tracer.traced import TracedArray, as_traced, operand
+
+
+def axis_of(axis: Any, rank: int, name: str) -> int:
+    """The axis counted from the front."""
+    index = int(axis.__index__())
+    if not -rank <= index < rank:
+        raise BoundsError(f"{name}: axis {index} for rank {rank}; it must be in [{-rank}, {rank}){at(user_line())}")
+    return index % rank
+
+
+def axes_of(axis: Any, rank: int, name: str) -> tuple[int, ...]:
+    """All axes for None, else the sorted axes; a repeated one is a ShapeError."""
+    if axis is None:
+        return tuple(range(rank))
+    items = axis if isinstance(axis, tuple | list) else (axis,)
+    axes = [axis_of(a, rank, name) for a in items]
+    if len(set(axes)) < len(axes):
+        raise ShapeError(f"{name}: axes {tuple(items)}; each may be named once{at(user_line())}")
+    return tuple(sorted(axes))
+
+
+def reshape(a: Any, /, shape: Any = None, order: str = "C", *, copy: bool | None = None, newshape: Any = None) -> Any:
+    """The same elements in row-major order; a view where they lie so. One size may be −1."""
+    trace = running_trace("reshape")
+    array = as_traced(trace, a, "reshape")
+    if order not in ("C", "A"):
+        raise TraceError(f"reshape: order {order!r}; 'C' is needed, x.T.reshape(…).T is the other{at(user_line())}")
+    wanted = _target_shape(trace, array, newshape if shape is None else shape)
+    if copy or not array._contiguous:
+        if copy is False:
+            raise ShapeError(f"reshape: the elements do not lie in row-major order; a copy is needed{at(user_line())}")
+        value = build.copied(trace, array.read())
+        return new_array(trace, build.reshape(trace, value, wanted))
+    return array.view(Reshaped(wanted), wanted)
+
+
+def _target_shape(trace: Trace, array: TracedArray, shape: Any) -> tuple[Extent, ...]:
+    items = list(shape) if isinstance(shape, tuple | list) else [shape]
+    open_axes = [k for k, n in enumerate(items) if type(n) is int and n == -1]
+    if len(open_axes) > 1:
+        raise ShapeError(f"reshape: shape {tuple(items)}; one size may be -1{at(user_line())}")
+    total = product(array.type.shape)
+    given = extents_of([1 if k in open_axes else n for k, n in enumerate(items)], "reshape")
+    rest = product(given)
+    if open_axes:
+        k = open_axes[0]
+        missing = _quotient(trace, array, given, k, total, rest)
+        return (*given[:k], missing, *given[k + 1 :])
+    if not trace.guard("==", total, rest):
+        raise ShapeError(
+            f"reshape: {trace.hint(total)} elements into shape {_numbers(trace, given)}; the numbers must be "
+            f"equal{at(user_line())}"
+        )
+    return given
+
+
+def _quotient(
+    trace: Trace, array: TracedArray, given: tuple[Extent, ...], k: int, total: Extent, rest: Extent
+) -> Extent:
+    """The size that −1 stands for; shared axes cancel, so that (n, m, 3) → (−1, 3) needs no guard."""
+    mine = list(array.type.shape)
+    others: list[Extent] = []
+    for j, n in enumerate(given):
+        if j == k:
+            continue
+        if n in mine:
+            mine.remove(n)
+        else:
+            others.append(n)
+    top, bottom = product(mine), product(others)
+    if bottom == 1:
+        return top
+    divides = not trace.guard("==", rest, 0) and trace.guard("==", sub(top, mul(floordiv(top, bottom), bottom)), 0)
+    if not divides:
+        raise ShapeError(
+            f"reshape: {trace.hint(total)} elements into shape {_numbers(trace, given)} with -1; the product of the "
+            f"other sizes must divide them{at(user_line())}"
+        )
+    return floordiv(top, bottom)
+
+
+def _numbers(trace: Trace, shape: Sequence[Extent]) -> str:
+    return shape_text([n if trace.hint(n) is None else trace.hint(n) or 0 for n in shape])
+
+
+def ravel(a: Any, order: str = "C") -> Any:
+    """One axis; a view where the elements lie in row-major order."""
+    trace = running_trace("ravel")
+    array = as_traced(trace, a, "ravel")
+    return reshape(array, (-1,), "C" if order == "K" else order)
+
+
+def flatten(a: Any, order: str = "C") -> Any:
+    """One axis, always new."""
+    return reshape(a, (-1,), order, copy=True)
+
+
+def transpose(a: Any, axes: Any = None) -> Any:
+    """Axes reversed, or in the order given."""
+    trace = running_trace("transpose")
+    array = as_traced(trace, a, "transpose")
+    rank = array.ndim
+    order = tuple(reversed(range(rank))) if axes is None else tuple(axis_of(x, rank, "transpose") for x in _tuple(axes))
+    if sorted(order) != list(range(rank)):
+        raise ShapeError(f"transpose: axes {axes} for rank {rank}; each axis once is needed{at(user_line())}")
+    return permuted(array, order)
+
+
+def permuted(array: TracedArray, order: Sequence[int]) -> TracedArray:
+    """The view whose axis k is axis ``order[k]``."""
+    return array.view(Transposed(tuple(order)), tuple(array.type.shape[k] for k in order))
+
+
+def _tuple(x: Any) -> tuple[Any, ...]:
+    return tuple(x) if isinstance(x, tuple | list) else (x,)
+
+
+def matrix_transpose(x: Any, /) -> Any:
+    """The last two axes exchanged."""
+    array = as_traced(running_trace("matrix_transpose"), x, "matrix_transpose")
+    if array.ndim < 2:
+        raise ShapeError(f"matrix_transpose: rank {array.ndim}; rank 2 or more is needed{at(user_line())}")
+    return swapaxes(array, -1, -2)
+
+
+def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
+    """Two axes exchanged."""
+    array = as_traced(running_trace("swapaxes"), a, "swapaxes")
+    order = list(range(array.ndim))
+    i, j = axis_of(axis1, array.ndim, "swapaxes"), axis_of(axis2, array.ndim, "swapaxes")
+    order[i], order[j] = order[j], order[i]
+    return permuted(array, order)
+
+
+def moveaxis(a: Any, source: Any, destination: Any) -> Any:
+    """Axes moved to new places, the others in order."""
+    array = as_traced(running_trace("moveaxis"), a, "moveaxis")
+    rank = array.ndim
+    froms = [axis_of(x, rank, "moveaxis") for x in _tuple(source)]
+    tos = [axis_of(x, rank, "moveaxis") for x in _tuple(destination)]
+    if len(froms) != len(tos):
+        raise ShapeError(f"moveaxis: {len(froms)} sources, {len(tos)} destinations; equal numbers are needed{at(user_line())}")
+    order = [k for k in range(rank) if k not in froms]
+    for to, source_axis in sorted(zip(tos, froms, strict=True)):
+        order.insert(to, source_axis)
+    return permuted(array, order)
+
+
+def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
+    """NumPy's older ``moveaxis``."""
+    array = as_traced(running_trace("rollaxis"), a, "rollaxis")
+    source = axis_of(axis, array.ndim, "rollaxis")
+    target = start + array.ndim if start < 0 else start
+    return moveaxis(array, source, target - 1 if source < target else target)
+
+
+def expand_dims(a: Any, axis: Any) -> Any:
+    """Axes of size 1 put in."""
+    array = as_traced(running_trace("expand_dims"), a, "expand_dims")
+    places = _tuple(axis)
+    rank = array.ndim + len(places)
+    new_axes = axes_of(tuple(places), rank, "expand_dims")
+    return array[tuple(None if k in new_axes else slice(None) for k in range(rank))]
+
+
+def squeeze(a: Any, axis: Any = None) -> Any:
+    """Axes of size 1 taken out: those named, or those whose size is the number 1 in this call."""
+    trace = running_trace("squeeze")
+    array = as_traced(trace, a, "squeeze")
+    if axis is None:
+        axes = tuple(k for k, n in enumerate(array.type.shape) if trace.guard("==", n, 1))
+    else:
+        axes = axes_of(axis, array.ndim, "squeeze")
+        for k in axes:
+            if not trace.guard("==", array.type.shape[k], 1):
+                raise ShapeError(
+                    f"squeeze: axis {k} of size {trace.hint(array.type.shape[k])}; size 1 is needed{at(user_line())}"
+                )
+    shape = tuple(n for k, n in enumerate(array.type.shape) if k not in axes)
+    return array.view(Reshaped(shape), shape) if array._contiguous else array[
+        tuple(0 if k in axes else slice(None) for k in range(array.ndim))
+    ]
+
+
+def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Any:
+    """A read-only view of another shape."""
+    trace = running_trace("broadcast_to")
+    base = as_traced(trace, array, "broadcast_to")
+    wanted = extents_of(shape, "broadcast_to")
+    own = base.type.shape
+    if len(own) > len(wanted):
+        raise shape_mismatch(trace, "broadcast_to", [own, wanted])
+    for n, target in zip(own, wanted[len(wanted) - len(own) :], strict=True):
+        if not (trace.guard("==", n, target) or trace.guard("==", n, 1)):
+            raise shape_mismatch(trace, "broadcast_to", [own, wanted])
+    return base.view(Stretched(wanted), wanted)
+
+
+def broadcast_arrays(*args: Any, subok: bool = False) -> Any:
+    """Read-only views of one shape."""
+    trace = running_trace("broadcast_arrays")
+    arrays = [as_traced(trace, a, "broadcast_arrays") for a in args]
+    shape = broadcast_shapes(trace, "broadcast_arrays", [a.type.shape for a in arrays]) if arrays else ()
+    return tuple(a.view(Stretched(shape), shape) for a in arrays)
+
+
+def atleast_1d(*arys: Any) -> Any:
+    """Rank 0 becomes rank 1."""
+    return _at_least("atleast_1d", arys, (slice(None),))
+
+
+def atleast_2d(*arys: Any) -> Any:
+    """Rank 0 and 1 become rank 2, the given axis last."""
+    return _at_least("atleast_2d", arys, (None, slice(None)))
+
+
+def _at_least(name: str, arys: tuple[Any, ...], key: tuple[Any, ...]) -> Any:
+    trace = running_trace(name)
+    made = []
+    for x in arys:
+        array = as_traced(trace, x, name)
+        rank = len(key)
+        if array.ndim < rank:
+            array = array[(None,) * (rank - array.ndim)]
+        made.append(array)
+    return made[0] if len(made) == 1 else tuple(made)
+
+
+def flip(m: Any, axis: Any = None) -> Any:
+    """The order of elements reversed along the axes."""
+    array = as_traced(running_trace("flip"), m, "flip")
+    axes = axes_of(axis, array.ndim, "flip")
+    return array[tuple(slice(None, None, -1) if k in axes else slice(None) for k in range(array.ndim))]
+
+
+def flipud(m: Any) -> Any:
+    """Axis 0 reversed."""
+    return flip(m, 0)
+
+
+def fliplr(m: Any) -> Any:
+    """Axis 1 reversed."""
+    return flip(m, 1)
+
+
+def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
+    """Quarter turns in the plane of two axes."""
+    turns = int(k) % 4
+    first, second = axes
+    if turns == 0:
+        return as_traced(running_trace("rot90"), m, "rot90")[...]
+    if turns == 2:
+        return flip(flip(m, first), second)
+    return swapaxes(flip(m, second), first, second) if turns == 1 else flip(swapaxes(m, first, second), second)
+
+
+def roll(a: Any, shift: Any, axis: Any = None) -> Any:
+    """Elements moved round, as two slices joined."""
+    trace = running_trace("roll")
+    array = as_traced(trace, a, "roll")
+    if axis is None:
+        return new_array(trace, build.reshape(trace, roll(ravel(array), shift, 0).read(), array.type.shape))
+    shifts, axes = _tuple(shift), _tuple(axis)
+    if len(shifts) != len(axes):
+        shifts, axes = shifts * (len(axes) if len(shifts) == 1 else 1), axes * (len(shifts) if len(axes) == 1 else 1)
+    value = array.read()
+    for amount, k in zip(shifts, axes, strict=True):
+        value = _rolled(trace, value, amount, axis_of(k, array.ndim, "roll"))
+    return new_array(trace, value if value is not array.read() else build.copied(trace, value))
+
+
+def _rolled(trace: Trace, value: Operand, shift: Any, axis: int) -> Operand:
+    """``concatenate(x[n − s:], x[:n − s])`` for 0 <= s <= n; other shifts are brought there by guards."""
+    n = value.type.shape[axis]
+    amount = as_extent(shift)
+    if amount is None:
+        raise TraceError(f"roll: shift {shift!r}; an integer is needed{at(user_line())}")
+    if not trace.guard("<=", 0, amount):
+        amount = sub(n, sub(0, amount))
+    if not (trace.guard("<=", 0, amount) and trace.guard("<=", amount, n)):
+        if trace.guard("==", n, 0):
+            return value
+        amount = trace.concrete(amount, "roll") % trace.concrete(n, "roll")
+    if amount == 0 or amount == n:
+        return value
+    rank = len(value.type.shape)
+    ones, zero = (1,) * rank, (0,) * rank
+    cut = sub(n, amount)
+
+    def part(start: Extent, size: Extent) -> Operand:
+        starts = tuple(start if k == axis else 0 for k in range(rank))
+        sizes = tuple(size if k == axis else m for k, m in enumerate(value.type.shape))
+        return trace.emit1(layout.slice_, value, starts=starts, steps=ones, sizes=sizes)
+
+    del zero
+    joined = trace.emit1(layout.concatenate, part(cut, amount), part(0, cut), axis=axis)
+    return joined
+
+
+# -- joining and splitting -------------------------------------------------------------------------------------------
+
+
+def concatenate(arrays: Any, /, axis: Any = 0, out: Any = None, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
+    """Arrays one after another along an axis; sizes on the other axes must be equal."""
+    trace = running_trace("concatenate")
+    items = _sequence(trace, arrays, "concatenate")
+    if axis is None:
+        items, axis = [ravel(i) for i in items], 0
+    rank = items[0].ndim
+    if rank == 0 or any(i.ndim != rank for i in items):
+        raise ShapeError(
+            f"concatenate: arrays of ranks {[i.ndim for i in items]}; one rank of at least 1 is needed{at(user_line())}"
+        )
+    k = axis_of(axis, rank, "concatenate")
+    values = _promoted(trace, items, "concatenate", dtype)
+    shape = items[0].type.shape
+    for i in items[1:]:
+        for j, (n, m) in enumerate(zip(shape, i.type.shape, strict=True)):
+            if j != k and not trace.guard("==", n, m):
+                raise ShapeError(
+                    f"concatenate: axis {j} has sizes {trace.hint(n)} and {trace.hint(m)}; they must be "
+                    f"equal{at(user_line())}"
+                )
+    values = [aligned(trace, v, (*shape[:k], v.type.shape[k], *shape[k + 1 :])) for v in values]
+    joined = trace.emit1(layout.concatenate, *values, axis=k) if len(values) > 1 else build.copied(trace, values[0])
+    return deliver(trace, "concatenate", joined, out)
+
+
+def _sequence(trace: Trace, arrays: Any, name: str) -> list[TracedArray]:
+    items = [as_traced(trace, a, name) for a in arrays]
+    if not items:
+        raise ShapeError(f"{name}: no arrays; at least one is needed{at(user_line())}")
+    return items
+
+
+def _promoted(trace: Trace, items: Sequence[TracedArray], name: str, dtype: Any = None) -> list[Operand]:
+    pairs = [operand(trace, i, name) for i in items]
+    target = result_type([k for _, k in pairs]) if dtype is None else np.dtype(dtype)
+    return [converted(trace, v, target, name) for v, _ in pairs]
+
+
+def stack(arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
+    """Arrays of one shape along a new axis."""
+    trace = running_trace("stack")
+    items = _sequence(trace, arrays, "stack")
+    shape = items[0].type.shape
+    for i in items[1:]:
+        if i.ndim != len(shape) or not all(trace.guard("==", n, m) for n, m in zip(shape, i.type.shape, strict=True)):
+            raise shape_mismatch(trace, "stack", [shape, i.type.shape])
+    k = axis_of(axis, len(shape) + 1, "stack")
+    made = join_along_new_axis(trace, "stack", _promoted(trace, items, "stack", dtype), k)
+    return made if out is None else deliver(trace, "stack", made.read(), out)
+
+
+def vstack(tup: Any, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
+    """Along axis 0, vectors as rows."""
+    trace = running_trace("vstack")
+    return concatenate([atleast_2d(i) for i in _sequence(trace, tup, "vstack")], 0, dtype=dtype)
+
+
+def hstack(tup: Any, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
+    """Along axis 1, vectors along axis 0."""
+    items = [atleast_1d(i) for i in _sequence(running_trace("hstack"), tup, "hstack")]
+    return concatenate(items, 0 if items[0].ndim == 1 else 1, dtype=dtype)
+
+
+def dstack(tup: Any) -> Any:
+    """Along axis 2."""
+    items = [atleast_2d(i) for i in _sequence(running_trace("dstack"), tup, "dstack")]
+    return concatenate([i[:, :, None] if i.ndim == 2 else i for i in items], 2)
+
+
+def column_stack(tup: Any) -> Any:
+    """Vectors as columns."""
+    items = _sequence(running_trace("column_stack"), tup, "column_stack")
+    return concatenate([i[:, None] if i.ndim == 1 else i for i in items], 1)
+
+
+def append(arr: Any, values: Any, axis: Any = None) -> Any:
+    """``values`` after ``arr``."""
+    return concatenate([arr, values], axis)
+
+
+def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
+    """Views of equal parts, or of the parts between the indices."""
+    return _split("split", ary, indices_or_sections, axis, exact=True)
+
+
+def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
+    """``split`` into parts that may differ in size by 1; pins the size."""
+    return _split("array_split", ary, indices_or_sections, axis, exact=False)
+
+
+def _split(name: str, ary: Any, parts: Any, axis: int, exact: bool) -> list[TracedArray]:
+    trace = running_trace(name)
+    array = as_traced(trace, ary, name)
+    k = axis_of(axis, array.ndim, name)
+    n = array.type.shape[k]
+    before = (slice(None),) * k
+    if isinstance(parts, tuple | list | np.ndarray):
+        edges = [None, *parts, None]
+        return [array[(*before, slice(a, b))] for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    count = int(parts)
+    if exact:
+        size = floordiv(n, count)
+        if not trace.guard("==", n, mul(size, count)):
+            raise ShapeError(f"split: size {trace.hint(n)} into {count} parts; equal parts are needed{at(user_line())}")
+        whole = array.shape[k] // count
+        return [array[(*before, slice(i * whole, (i + 1) * whole))] for i in range(count)]
+    fixed = trace.concrete(n, name)
+    edge = [0]
+    for i in range(count):
+        edge.append(edge[-1] + fixed // count + (1 if i < fixed % count else 0))
+    return [array[(*before, slice(a, b))] for a, b in zip(edge[:-1], edge[1:], strict=True)]
+
+
+def tile(A: Any, reps: Any) -> Any:  # noqa: N803
+    """Copies side by side."""
+    trace = running_trace("tile")
+    array = as_traced(trace, A, "tile")
+    counts = extents_of(reps, "tile")
+    rank = max(array.ndim, len(counts))
+    shape = (1,) * (rank - array.ndim) + array.type.shape
+    counts = (1,) * (rank - len(counts)) + counts
+    value = build.reshape(trace, array.read(), tuple(x for n in shape for x in (1, n)))
+    wide = tuple(x for c, n in zip(counts, shape, strict=True) for x in (c, n))
+    value = build.copied(trace, build.broadcast(trace, value, wide))
+    return new_array(trace, build.reshape(trace, value, tuple(mul(c, n) for c, n in zip(counts, shape, strict=True))))
+
+
+def repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
+    """Each element so many times; one number for all."""
+    trace = running_trace("repeat")
+    array = as_traced(trace, a, "repeat")
+    if axis is None:
+        array, axis = ravel(array), 0
+    count = as_extent(repeats)
+    if count is None:
+        raise TraceError(f"repeat: repeats {repeats!r}; one integer is needed{at(user_line())}")
+    k = axis_of(axis, array.ndim, "repeat") + 1
+    shape = array.type.shape
+    value = build.reshape(trace, array.read(), (*shape[:k], 1, *shape[k:]))
+    value = build.copied(trace, build.broadcast(trace, value, (*shape[:k], count, *shape[k:])))
+    return new_array(trace, build.reshape(trace, value, (*shape[: k - 1], mul(shape[k - 1], count), *shape[k:])))
+
+
+def real(val: Any) -> Any:
+    """The real part: a read-only view of a complex array, a real array itself."""
+    return _part("real", val, imaginary=False)
+
+
+def imag(val: Any) -> Any:
+    """The imaginary part: a read-only view of a complex array, zeros for a real one."""
+    return _part("imag", val, imaginary=True)
+
+
+def _part(name: str, val: Any, imaginary: bool) -> Any:
+    trace = running_trace(name)
+    array = as_traced(trace, val, name)
+    if array.dtype.kind == "c":
+        made = array.view(Part(imaginary), array.type.shape, np.dtype(f"f{array.dtype.itemsize // 2}"))
+        return new(trace, made.read()) if array._scalar else made
+    if imaginary:
+        return new(trace, build.broadcast(trace, build.literal(0, array.dtype), array.type.shape))
+    return array
+
+
+def ndim(a: Any) -> int:
+    """The rank."""
+    return int(as_traced(running_trace("ndim"), a, "ndim").ndim)
+
+
+def shape(a: Any) -> Any:
+    """The sizes."""
+    return as_traced(running_trace("shape"), a, "shape").shape
+
+
+def size(a: Any, axis: Any = None) -> Any:
+    """The number of elements, or the size of an axis."""
+    array = as_traced(running_trace("size"), a, "size")
+    return array.size if axis is None else array.shape[axis_of(axis, array.ndim, "size")]
+
+
+def _f(name: str, function: Any, arrays: tuple[str, ...], view: bool = True, reference: Any = None) -> ApiFunction:
+    return ApiFunction(name, function, arrays, view, getattr(np, name) if reference is None else reference)
+
+
+FUNCTIONS: tuple[ApiFunction, ...] = (
+    _f("reshape", reshape, ("a",)),
+    _f("ravel", ravel, ("a",)),
+    _f("flatten", flatten, ("a",), False, lambda a, order="C": a.flatten(order)),
+    _f("transpose", transpose, ("a",)),
+    _f("permute_dims", transpose, ("a",), True, np.transpose),
+    _f("matrix_transpose", matrix_transpose, ("x",), True, lambda x: np.swapaxes(x, -1, -2)),
+    _f("swapaxes", swapaxes, ("a",)),
+    _f("moveaxis", moveaxis, ("a",)),
+    _f("rollaxis", rollaxis, ("a",)),
+    _f("expand_dims", expand_dims, ("a",)),
+    _f("squeeze", squeeze, ("a",)),
+    _f("broadcast_to", broadcast_to, ("array",)),
+    _f("broadcast_arrays", broadcast_arrays, ("args",)),
+    _f("atleast_1d", atleast_1d, ("arys",)),
+    _f("atleast_2d", atleast_2d, ("arys",)),
+    _f("flip", flip, ("m",)),
+    _f("flipud", flipud, ("m",)),
+    _f("fliplr", fliplr, ("m",)),
+    _f("rot90", rot90, ("m",)),
+    _f("roll", roll, ("a",), False),
+    _f("concatenate", concatenate, ("arrays", "out"), False),
+    _f("concat", concatenate, ("arrays", "out"), False, np.concatenate),
+    _f("stack", stack, ("arrays", "out"), False),
+    _f("vstack", vstack, ("tup",), False),
+    _f("hstack", hstack, ("tup",), False),
+    _f("dstack", dstack, ("tup",), False),
+    _f("column_stack", column_stack, ("tup",), False),
+    _f("append", append, ("arr", "values"), False),
+    _f("split", split, ("ary",)),
+    _f("array_split", array_split, ("ary",)),
+    _f("tile", tile, ("A",), False),
+    _f("repeat", repeat, ("a",), False),
+    _f("real", real, ("val",)),
+    _f("imag", imag, ("val",)),
+    _f("ndim", ndim, ("a",), False),
+    _f("shape", shape, ("a",), False),
+    _f("size", size, ("a",), False),
+)

@@ -1,0 +1,210 @@
+"""NumPy functions without a row of their own whose result shape is fixed: run as calls at a seam.
+
+In: traced arrays and static arguments. Out: a result whose dtype NumPy itself has told, on a tiny array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any, Literal as OneOf
+
+import numpy as np
+
+from tenferro.tracer.api.deliver import deliver
+from tenferro.tracer.api.layout import axes_of, axis_of, ravel
+from tenferro.tracer.api.promotion import all_weak, broadcast_operands, converted, resolve
+from tenferro.tracer.api.record import ApiFunction
+from tenferro.tracer.errors import DtypeError, ShapeError, TraceError
+from tenferro.tracer.lines import at, user_line
+from tenferro.tracer.ops import library
+from tenferro.tracer.ops.reductions import reduced_shape
+from tenferro.tracer.program import Operand
+from tenferro.tracer.trace import KINDS, Trace, running_trace
+from tenferro.tracer.traced import as_traced, operand
+
+Rule = OneOf["same", "reduce"]
+
+
+def has_row(dtype: np.dtype[Any]) -> bool:
+    """Whether engines hold arrays of the dtype."""
+    return dtype.kind in KINDS and dtype.itemsize <= (16 if dtype.kind == "c" else 8)
+
+
+def ufunc_call(ufunc: np.ufunc, args: tuple[Any, ...], out: Any = None, where: Any = True, dtype: Any = None) -> Any:
+    """Any ufunc of NumPy's main namespace with one result."""
+    name = ufunc.__name__
+    if getattr(np, name, None) is not ufunc or ufunc.nout != 1 or ufunc.signature is not None:
+        raise TraceError(f"{name}: not available in a traced function{near(name)}{at(user_line())}")
+    trace = running_trace(name)
+    pairs = [operand(trace, x, name) for x in args]
+    keys = tuple(k for _, k in pairs) if dtype is None else (np.dtype(dtype),) * len(pairs)
+    dtypes = resolve(ufunc, keys)
+    if not all(has_row(d) for d in dtypes):
+        raise DtypeError(f"{name}: dtypes {[d.name for d in dtypes]}; no engine holds them{at(user_line())}")
+    operands = [converted(trace, x, d, name) for (x, _), d in zip(pairs, dtypes, strict=False)]
+    operands = broadcast_operands(trace, name, operands)
+    shape = max((x.type.shape for x in operands), key=len)
+    value = trace.emit1(library.numpy_call, *operands, function=name, static=(), shape=shape, dtype=dtypes[-1])
+    return deliver(trace, name, value, out, where, all_weak(keys) and dtypes[-1].kind != "b")
+
+
+def near(name: str) -> str:
+    """The nearest name that is available, for an error text."""
+    import difflib
+
+    from tenferro.tracer.api.record import API
+
+    found = difflib.get_close_matches(name, API, 1, 0.5)
+    return f"; numpy.{found[0]} is the nearest name that is" if found else ""
+
+
+def _call(name: str, rule: Rule, a: Any, axis: Any, keepdims: bool, static: dict[str, Hashable], out: Any) -> Any:
+    trace = running_trace(name)
+    array = as_traced(trace, a, name)
+    value = array.read()
+    rank = len(value.type.shape)
+    if rule == "same":
+        k = axis_of(axis, rank, name)
+        static, shape = {**static, "axis": k}, value.type.shape
+    else:
+        axes = axes_of(axis, rank, name)
+        shape = reduced_shape(value.type.shape, axes, keepdims)
+        static = {**static, "axis": axes, "keepdims": keepdims}
+        if not all(trace.guard("<", 0, value.type.shape[k]) for k in axes) and name != "prod":
+            raise ShapeError(f"{name}: an empty axis; a size of at least 1 is needed{at(user_line())}")
+    dtype = _result_dtype(name, value, static)
+    call = trace.emit1(
+        library.numpy_call, value, function=name, static=tuple(sorted(static.items())), shape=shape, dtype=dtype
+    )
+    return deliver(trace, name, call, out)
+
+
+def _result_dtype(name: str, value: Operand, static: dict[str, Hashable]) -> np.dtype[Any]:
+    tiny = np.ones((1,) * len(value.type.shape), value.type.dtype)
+    dtype = np.asarray(getattr(np, name)(tiny, **static)).dtype
+    if not has_row(dtype):
+        raise DtypeError(f"{name}: result of dtype {dtype}; no engine holds it{at(user_line())}")
+    return dtype
+
+
+def _along(name: str) -> Callable[..., Any]:
+    """Functions that keep the shape and work along one axis."""
+
+    def function(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
+        if order is not None:
+            raise TraceError(f"{name}: order; structured arrays are not available{at(user_line())}")
+        if axis is None:
+            a, axis = ravel(a), 0
+        return _call(name, "same", a, axis, False, {} if kind is None else {"kind": kind}, None)
+
+    function.__name__ = name
+    return function
+
+
+def cumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+    """Running products."""
+    if axis is None:
+        a, axis = ravel(a), 0
+    static: dict[str, Hashable] = {} if dtype is None else {"dtype": np.dtype(dtype)}
+    return _call("cumprod", "same", a, axis, False, static, out)
+
+
+def prod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False) -> Any:
+    """The product over the axes."""
+    static: dict[str, Hashable] = {} if dtype is None else {"dtype": np.dtype(dtype)}
+    return _call("prod", "reduce", a, axis, bool(keepdims), static, out)
+
+
+def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: Any = False) -> Any:
+    """The median over the axes."""
+    return _call("median", "reduce", a, axis, bool(keepdims), {}, out)
+
+
+def quantile(a: Any, q: Any, axis: Any = None, out: Any = None, *, method: str = "linear", keepdims: Any = False) -> Any:
+    """One quantile over the axes."""
+    return _quantile("quantile", a, q, axis, out, method, keepdims)
+
+
+def percentile(a: Any, q: Any, axis: Any = None, out: Any = None, *, method: str = "linear", keepdims: Any = False) -> Any:
+    """One percentile over the axes."""
+    return _quantile("percentile", a, q, axis, out, method, keepdims)
+
+
+def _quantile(name: str, a: Any, q: Any, axis: Any, out: Any, method: str, keepdims: Any) -> Any:
+    if not isinstance(q, int | float) or type(q) is not float and type(q) is not int:
+        raise TraceError(f"{name}: q {q!r}; one Python number is needed{at(user_line())}")
+    return _call(name, "reduce", a, axis, bool(keepdims), {"q": q, "method": method}, out)
+
+
+def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
+    """Whether shapes and elements are equal: False at once where shapes differ, else a traced bool."""
+    trace = running_trace("array_equal")
+    left, right = as_traced(trace, a1, "array_equal"), as_traced(trace, a2, "array_equal")
+    same = left.ndim == right.ndim and all(
+        trace.guard("==", n, m) for n, m in zip(left.type.shape, right.type.shape, strict=True)
+    )
+    if not same:
+        return False
+    equal = left == right
+    return ((equal | ((left != left) & (right != right))) if equal_nan else equal).all()
+
+
+def isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Any:
+    """|a − b| <= atol + rtol |b|, equal infinities included."""
+    from tenferro.tracer.api.elementwise import BY_UFUNC
+
+    trace = running_trace("isclose")
+    x, y = as_traced(trace, a, "isclose"), as_traced(trace, b, "isclose")
+    finite = BY_UFUNC[np.isfinite].function(y)
+    close = ((abs(x - y) <= atol + rtol * abs(y)) & finite) | (x == y)
+    return close | ((x != x) & (y != y)) if equal_nan else close
+
+
+def allclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Any:
+    """Whether ``isclose`` holds everywhere, as a traced bool."""
+    return isclose(a, b, rtol, atol, equal_nan).all()
+
+
+def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
+    """``numpy.result_type`` of traced arrays, numbers and dtypes."""
+    from tenferro.tracer.api.promotion import result_type as promote
+
+    trace = running_trace("result_type")
+    keys = []
+    for x in arrays_and_dtypes:
+        is_dtype = isinstance(x, np.dtype | type | str)
+        keys.append(np.dtype(x) if is_dtype else operand(trace, x, "result_type")[1])
+    return promote(keys)
+
+
+def can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
+    """``numpy.can_cast`` of a traced array's dtype."""
+    return np.can_cast(getattr(from_, "dtype", from_), to, casting)
+
+
+def may_share_memory(a: Any, b: Any, max_work: Any = None) -> bool:
+    """Whether two traced arrays are views of one variable."""
+    trace: Trace = running_trace("may_share_memory")
+    return bool(as_traced(trace, a, "may_share_memory")._cell is as_traced(trace, b, "may_share_memory")._cell)
+
+
+def _f(name: str, function: Any, arrays: tuple[str, ...]) -> ApiFunction:
+    return ApiFunction(name, function, arrays, False, getattr(np, name))
+
+
+FUNCTIONS: tuple[ApiFunction, ...] = (
+    _f("sort", _along("sort"), ("a",)),
+    _f("argsort", _along("argsort"), ("a",)),
+    _f("cumprod", cumprod, ("a", "out")),
+    _f("prod", prod, ("a", "out")),
+    _f("median", median, ("a", "out")),
+    _f("quantile", quantile, ("a", "out")),
+    _f("percentile", percentile, ("a", "out")),
+    _f("array_equal", array_equal, ("a1", "a2")),
+    _f("isclose", isclose, ("a", "b", "rtol", "atol")),
+    _f("allclose", allclose, ("a", "b", "rtol", "atol")),
+    _f("result_type", result_type, ("arrays_and_dtypes",)),
+    _f("can_cast", can_cast, ("from_",)),
+    _f("may_share_memory", may_share_memory, ("a", "b")),
+    _f("shares_memory", may_share_memory, ("a", "b")),
+)

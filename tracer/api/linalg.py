@@ -1,0 +1,198 @@
+"""Matrix products: NumPy's rules for ranks in, the row of batched products (or a fused sum) out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tenferro.tracer import build
+from tenferro.tracer.api.deliver import deliver, new
+from tenferro.tracer.api.layout import axis_of, moveaxis, permuted, ravel
+from tenferro.tracer.api.promotion import aligned, broadcast_shapes, converted, resolve, result_type
+from tenferro.tracer.api.record import ApiFunction
+from tenferro.tracer.dims import Extent, product, shape_text
+from tenferro.tracer.errors import ShapeError, TraceError
+from tenferro.tracer.lines import at, user_line
+from tenferro.tracer.ops import library, reductions
+from tenferro.tracer.ops import pointwise as p
+from tenferro.tracer.program import Operand
+from tenferro.tracer.trace import Trace, running_trace
+from tenferro.tracer.traced import as_traced, operand
+
+
+def _numbers(trace: Trace, x: Operand) -> str:
+    hints = [trace.hint(n) for n in x.type.shape]
+    return shape_text([n if h is None else h for n, h in zip(x.type.shape, hints, strict=True)])
+
+
+def _contract(trace: Trace, name: str, a: Operand, b: Operand, k: int, j: int) -> Extent:
+    """The size that both contracted axes have, guarded."""
+    n, m = a.type.shape[k], b.type.shape[j]
+    if not trace.guard("==", n, m):
+        raise ShapeError(
+            f"{name}: axis {k % len(a.type.shape)} of the first array {_numbers(trace, a)} has size {trace.hint(n)}, axis "
+            f"{j % len(b.type.shape)} of the second {_numbers(trace, b)} has size {trace.hint(m)}; they must be "
+            f"equal{at(user_line())}"
+        )
+    return trace.canonical(n)
+
+
+def _dot_1d(trace: Trace, name: str, a: Operand, b: Operand) -> Operand:
+    """Σ a b as a fused sum."""
+    _contract(trace, name, a, b, 0, 0)
+    multiplied = trace.emit1(p.multiply, a, aligned(trace, b, a.type.shape))
+    if multiplied.type.dtype.kind == "b":
+        return trace.emit1(reductions.max_, multiplied, axes=(0,), keepdims=False)
+    return trace.emit1(reductions.sum_, multiplied, axes=(0,), keepdims=False)
+
+
+def matmul(x1: Any, x2: Any, /, out: Any = None, *, dtype: Any = None) -> Any:
+    """Matrix product with broadcast batch axes; a vector is a row on the left, a column on the right."""
+    trace = running_trace("matmul")
+    (a, a_key), (b, b_key) = operand(trace, x1, "matmul"), operand(trace, x2, "matmul")
+    if not a.type.shape or not b.type.shape:
+        raise ShapeError(f"matmul: an operand of rank 0; rank 1 or more is needed{at(user_line())}")
+    left, right, _ = resolve(np.matmul, (a_key, b_key) if dtype is None else (np.dtype(dtype),) * 2)
+    a, b = converted(trace, a, left, "matmul"), converted(trace, b, right, "matmul")
+    return deliver(trace, "matmul", _product(trace, "matmul", a, b), out)
+
+
+def _product(trace: Trace, name: str, a: Operand, b: Operand) -> Operand:
+    a_rank, b_rank = len(a.type.shape), len(b.type.shape)
+    if a_rank == b_rank == 1:
+        return _dot_1d(trace, name, a, b)
+    _contract(trace, name, a, b, -1, max(b_rank - 2, 0))
+    if a_rank == 1:
+        a = build.expand(trace, a, (1,), 2)
+    if b_rank == 1:
+        b = build.expand(trace, b, (0,), 2)
+    batch = broadcast_shapes(trace, name, [a.type.shape[:-2], b.type.shape[:-2]])
+    a = aligned(trace, a, (*batch, *a.type.shape[-2:]))
+    b = aligned(trace, b, (*batch, *b.type.shape[-2:]))
+    found: Operand = trace.emit1(library.matmul, a, b)
+    rows, columns = found.type.shape[-2:]
+    if a_rank == 1:
+        return build.reshape(trace, found, (*batch, columns))
+    return build.reshape(trace, found, (*batch, rows)) if b_rank == 1 else found
+
+
+def dot(a: Any, b: Any, out: Any = None) -> Any:
+    """Numbers multiply; otherwise the last axis of ``a`` against the last but one (or only) of ``b``."""
+    trace = running_trace("dot")
+    left, right = as_traced(trace, a, "dot"), as_traced(trace, b, "dot")
+    if left.ndim == 0 or right.ndim == 0:
+        from tenferro.tracer.api.elementwise import BY_UFUNC
+
+        return BY_UFUNC[np.multiply].function(left, right, out)
+    if right.ndim <= 2:
+        return matmul(left, right, out)
+    if left.ndim == 1:
+        return deliver(trace, "dot", matmul(left, right).read(), out)
+    return tensordot(left, right, ((left.ndim - 1,), (right.ndim - 2,)))
+
+
+def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
+    """Contraction of several axes, as one matrix product."""
+    trace = running_trace("tensordot")
+    left, right = as_traced(trace, a, "tensordot"), as_traced(trace, b, "tensordot")
+    if isinstance(axes, int):
+        ours, theirs = tuple(range(left.ndim - axes, left.ndim)), tuple(range(axes))
+    else:
+        first, second = axes
+        ours = tuple(axis_of(k, left.ndim, "tensordot") for k in (first if isinstance(first, tuple | list) else (first,)))
+        theirs = tuple(
+            axis_of(k, right.ndim, "tensordot") for k in (second if isinstance(second, tuple | list) else (second,))
+        )
+    if len(ours) != len(theirs):
+        raise ShapeError(f"tensordot: {len(ours)} axes against {len(theirs)}; equal numbers are needed{at(user_line())}")
+    left_rest = [k for k in range(left.ndim) if k not in ours]
+    right_rest = [k for k in range(right.ndim) if k not in theirs]
+    values = [permuted(left, [*left_rest, *ours]).read(), permuted(right, [*theirs, *right_rest]).read()]
+    for k, j in zip(ours, theirs, strict=True):
+        _contract(trace, "tensordot", left.read(), right.read(), k, j)
+    dtype = result_type((left.dtype, right.dtype))
+    rows = tuple(left.type.shape[k] for k in left_rest)
+    columns = tuple(right.type.shape[k] for k in right_rest)
+    inner = product(left.type.shape[k] for k in ours)
+    x = build.reshape(trace, build.convert(trace, values[0], dtype), (product(rows), inner))
+    y = build.reshape(trace, build.convert(trace, values[1], dtype), (inner, product(columns)))
+    return new(trace, build.reshape(trace, trace.emit1(library.matmul, x, y), (*rows, *columns)))
+
+
+def inner(a: Any, b: Any, /) -> Any:
+    """The last axes contracted."""
+    trace = running_trace("inner")
+    left, right = as_traced(trace, a, "inner"), as_traced(trace, b, "inner")
+    if left.ndim == 0 or right.ndim == 0:
+        return dot(left, right)
+    if left.ndim == right.ndim == 1:
+        return matmul(left, right)
+    return tensordot(left, right, (left.ndim - 1, right.ndim - 1))
+
+
+def vdot(a: Any, b: Any, /) -> Any:
+    """Σ conj(a) b over the flattened arrays."""
+    trace = running_trace("vdot")
+    left, right = ravel(as_traced(trace, a, "vdot")), ravel(as_traced(trace, b, "vdot"))
+    return matmul(left.conj() if left.dtype.kind == "c" else left, right)
+
+
+def vecdot(x1: Any, x2: Any, /, out: Any = None) -> Any:
+    """Σ conj(x1) x2 over the last axis."""
+    from tenferro.tracer.api.reductions import sum_
+
+    trace = running_trace("vecdot")
+    left, right = as_traced(trace, x1, "vecdot"), as_traced(trace, x2, "vecdot")
+    _contract(trace, "vecdot", left.read(), right.read(), -1, -1)
+    multiplied = (left.conj() if left.dtype.kind == "c" else left) * right
+    return sum_(multiplied, -1, multiplied.dtype, out)
+
+
+def outer(a: Any, b: Any, out: Any = None) -> Any:
+    """All products of two vectors."""
+    trace = running_trace("outer")
+    left, right = ravel(as_traced(trace, a, "outer")), ravel(as_traced(trace, b, "outer"))
+    made = left[:, None] * right[None, :]
+    return made if out is None else deliver(trace, "outer", made.read(), out)
+
+
+def trace_(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None) -> Any:
+    """The sum along a diagonal."""
+    from tenferro.tracer.api.reductions import sum_
+
+    return sum_(diagonal(a, offset, axis1, axis2), -1, dtype, out)
+
+
+def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+    """A diagonal of two axes, last in the result; a copy, since NumPy's view is read-only."""
+    from tenferro.tracer.api.creation import arange
+    from tenferro.tracer.dim import smallest
+
+    running = running_trace("diagonal")
+    array = moveaxis(as_traced(running, a, "diagonal"), (axis1, axis2), (-2, -1))
+    if type(offset) is not int:
+        raise TraceError(f"diagonal: offset {offset!r}; an int is needed{at(user_line())}")
+    rows, columns = array.shape[-2:]
+    array = array[..., -offset if offset < 0 else 0 :, offset if offset > 0 else 0 :]
+    rows, columns = array.shape[-2:]
+    n = min(rows, columns) if type(rows) is int and type(columns) is int else smallest(rows, columns)
+    places = arange(n)
+    return array[..., places, places]
+
+
+def _f(name: str, function: Any, arrays: tuple[str, ...], view: bool = False, reference: Any = None) -> ApiFunction:
+    return ApiFunction(name, function, arrays, view, getattr(np, name, None) if reference is None else reference)
+
+
+FUNCTIONS: tuple[ApiFunction, ...] = (
+    _f("matmul", matmul, ("x1", "x2", "out")),
+    _f("dot", dot, ("a", "b", "out")),
+    _f("tensordot", tensordot, ("a", "b")),
+    _f("inner", inner, ("a", "b")),
+    _f("vdot", vdot, ("a", "b")),
+    _f("vecdot", vecdot, ("x1", "x2", "out"), False, lambda a, b: np.sum(np.conj(a) * b, -1)),
+    _f("outer", outer, ("a", "b", "out")),
+    _f("trace", trace_, ("a", "out")),
+    _f("diagonal", diagonal, ("a",)),
+)

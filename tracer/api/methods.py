@@ -1,0 +1,243 @@
+"""Operators and methods of arrays as calls of NumPy-level functions by name.
+
+``TracedArray`` and ``tn.Array`` inherit this; each says in ``_call(name, *args, **kwargs)`` how a function runs on it.
+Arguments are passed with the array itself in its place, so that reflected operators are the same calls.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class ArrayMethods:
+    """NumPy's operators and methods. Shapes, dtypes and errors are those of the functions of the same names."""
+
+    __slots__ = ()
+
+    def _call(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError
+
+    def __add__(self, other: Any) -> Any:
+        return self._call("add", self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return self._call("add", other, self)
+
+    def __sub__(self, other: Any) -> Any:
+        return self._call("subtract", self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return self._call("subtract", other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        return self._call("multiply", self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return self._call("multiply", other, self)
+
+    def __truediv__(self, other: Any) -> Any:
+        return self._call("divide", self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return self._call("divide", other, self)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return self._call("floor_divide", self, other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return self._call("floor_divide", other, self)
+
+    def __mod__(self, other: Any) -> Any:
+        return self._call("remainder", self, other)
+
+    def __rmod__(self, other: Any) -> Any:
+        return self._call("remainder", other, self)
+
+    def __divmod__(self, other: Any) -> Any:
+        return self._call("divmod", self, other)
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return self._call("divmod", other, self)
+
+    def __pow__(self, other: Any) -> Any:
+        return self._call("power", self, other)
+
+    def __rpow__(self, other: Any) -> Any:
+        return self._call("power", other, self)
+
+    def __matmul__(self, other: Any) -> Any:
+        return self._call("matmul", self, other)
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return self._call("matmul", other, self)
+
+    def __and__(self, other: Any) -> Any:
+        return self._call("bitwise_and", self, other)
+
+    def __rand__(self, other: Any) -> Any:
+        return self._call("bitwise_and", other, self)
+
+    def __or__(self, other: Any) -> Any:
+        return self._call("bitwise_or", self, other)
+
+    def __ror__(self, other: Any) -> Any:
+        return self._call("bitwise_or", other, self)
+
+    def __xor__(self, other: Any) -> Any:
+        return self._call("bitwise_xor", self, other)
+
+    def __rxor__(self, other: Any) -> Any:
+        return self._call("bitwise_xor", other, self)
+
+    def __lshift__(self, other: Any) -> Any:
+        return self._call("left_shift", self, other)
+
+    def __rlshift__(self, other: Any) -> Any:
+        return self._call("left_shift", other, self)
+
+    def __rshift__(self, other: Any) -> Any:
+        return self._call("right_shift", self, other)
+
+    def __rrshift__(self, other: Any) -> Any:
+        return self._call("right_shift", other, self)
+
+    def __eq__(self, other: Any) -> Any:
+        return self._call("equal", self, other)
+
+    def __ne__(self, other: Any) -> Any:
+        return self._call("not_equal", self, other)
+
+    def __lt__(self, other: Any) -> Any:
+        return self._call("less", self, other)
+
+    def __le__(self, other: Any) -> Any:
+        return self._call("less_equal", self, other)
+
+    def __gt__(self, other: Any) -> Any:
+        return self._call("greater", self, other)
+
+    def __ge__(self, other: Any) -> Any:
+        return self._call("greater_equal", self, other)
+
+    def __neg__(self) -> Any:
+        return self._call("negative", self)
+
+    def __pos__(self) -> Any:
+        return self._call("positive", self)
+
+    def __abs__(self) -> Any:
+        return self._call("absolute", self)
+
+    def __invert__(self) -> Any:
+        return self._call("invert", self)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._call("getitem", self, key)
+
+    def sum(self, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False, **options: Any) -> Any:
+        return self._call("sum", self, axis, dtype, out, keepdims, **options)
+
+    def prod(self, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False, **options: Any) -> Any:
+        return self._call("prod", self, axis, dtype, out, keepdims, **options)
+
+    def max(self, axis: Any = None, out: Any = None, keepdims: bool = False, **options: Any) -> Any:
+        return self._call("max", self, axis, out, keepdims, **options)
+
+    def min(self, axis: Any = None, out: Any = None, keepdims: bool = False, **options: Any) -> Any:
+        return self._call("min", self, axis, out, keepdims, **options)
+
+    def mean(self, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False, **options: Any) -> Any:
+        return self._call("mean", self, axis, dtype, out, keepdims, **options)
+
+    def var(
+        self, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: bool = False, **options: Any
+    ) -> Any:
+        return self._call("var", self, axis, dtype, out, ddof, keepdims, **options)
+
+    def std(
+        self, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: bool = False, **options: Any
+    ) -> Any:
+        return self._call("std", self, axis, dtype, out, ddof, keepdims, **options)
+
+    def any(self, axis: Any = None, out: Any = None, keepdims: bool = False, **options: Any) -> Any:
+        return self._call("any", self, axis, out, keepdims, **options)
+
+    def all(self, axis: Any = None, out: Any = None, keepdims: bool = False, **options: Any) -> Any:
+        return self._call("all", self, axis, out, keepdims, **options)
+
+    def argmax(self, axis: Any = None, out: Any = None, *, keepdims: bool = False) -> Any:
+        return self._call("argmax", self, axis, out, keepdims=keepdims)
+
+    def argmin(self, axis: Any = None, out: Any = None, *, keepdims: bool = False) -> Any:
+        return self._call("argmin", self, axis, out, keepdims=keepdims)
+
+    def cumsum(self, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+        return self._call("cumsum", self, axis, dtype, out)
+
+    def cumprod(self, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+        return self._call("cumprod", self, axis, dtype, out)
+
+    def clip(self, min: Any = None, max: Any = None, out: Any = None) -> Any:
+        return self._call("clip", self, min, max, out)
+
+    def round(self, decimals: int = 0, out: Any = None) -> Any:
+        return self._call("round", self, decimals, out)
+
+    def conj(self) -> Any:
+        return self._call("conjugate", self)
+
+    conjugate = conj
+
+    def dot(self, b: Any, out: Any = None) -> Any:
+        return self._call("dot", self, b, out)
+
+    def take(self, indices: Any, axis: Any = None, out: Any = None, mode: str = "raise") -> Any:
+        return self._call("take", self, indices, axis, out, mode)
+
+    def repeat(self, repeats: Any, axis: Any = None) -> Any:
+        return self._call("repeat", self, repeats, axis)
+
+    def trace(self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None) -> Any:
+        return self._call("trace", self, offset, axis1, axis2, dtype, out)
+
+    def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+        return self._call("diagonal", self, offset, axis1, axis2)
+
+    def nonzero(self) -> Any:
+        return self._call("nonzero", self)
+
+    def argsort(self, axis: int = -1, kind: Any = None, order: Any = None, **options: Any) -> Any:
+        return self._call("argsort", self, axis, kind, order, **options)
+
+    def copy(self, order: str = "C") -> Any:
+        return self._call("copy", self, order)
+
+    def astype(
+        self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True
+    ) -> Any:
+        return self._call("astype", self, dtype, copy=copy)
+
+    def reshape(self, *shape: Any, order: str = "C", copy: bool | None = None) -> Any:
+        return self._call("reshape", self, shape[0] if len(shape) == 1 else shape, order, copy=copy)
+
+    def ravel(self, order: str = "C") -> Any:
+        return self._call("ravel", self, order)
+
+    def flatten(self, order: str = "C") -> Any:
+        return self._call("flatten", self, order)
+
+    def transpose(self, *axes: Any) -> Any:
+        return self._call("transpose", self, axes[0] if len(axes) == 1 else (axes or None))
+
+    def swapaxes(self, axis1: int, axis2: int) -> Any:
+        return self._call("swapaxes", self, axis1, axis2)
+
+    def squeeze(self, axis: Any = None) -> Any:
+        return self._call("squeeze", self, axis)
+
+    T = property(lambda self: self._call("transpose", self, None))
+    mT = property(lambda self: self._call("matrix_transpose", self))
+    real = property(lambda self: self._call("real", self))
+    imag = property(lambda self: self._call("imag", self))
+
+    __hash__ = None  # type: ignore[assignment]

@@ -1,0 +1,164 @@
+"""NEP 50 promotion and NumPy's broadcasting: operands of a call in, converted and aligned operands out.
+
+NumPy itself is asked which dtypes a ufunc computes in (``ufunc.resolve_dtypes``), once for each combination.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tenferro.tracer import build
+from tenferro.tracer.dims import Extent, shape_text
+from tenferro.tracer.errors import DtypeError, ShapeError
+from tenferro.tracer.lines import at, user_line
+from tenferro.tracer.ops import pointwise
+from tenferro.tracer.program import Literal, Operand
+from tenferro.tracer.trace import Trace
+
+Dtype = np.dtype[Any]
+Key = Any  # a dtype, or int, float, complex for what is weak
+Shape = tuple[Extent, ...]
+
+_SAMPLES: dict[type, Any] = {int: 0, float: 0.0, complex: 0j}
+_DEFAULTS: dict[type, Dtype] = {int: np.dtype("i8"), float: np.dtype("f8"), complex: np.dtype("c16")}
+_resolved: dict[tuple[Any, ...], tuple[Dtype, ...]] = {}
+_promoted: dict[tuple[Any, ...], Dtype] = {}
+
+
+def is_weak(key: Key) -> bool:
+    """Whether it stands for a Python scalar."""
+    return type(key) is type
+
+
+def strong(key: Key) -> Dtype:
+    """The dtype it has where nothing else decides."""
+    return _DEFAULTS[key] if type(key) is type else key
+
+
+def resolve(ufunc: np.ufunc, keys: tuple[Key, ...]) -> tuple[Dtype, ...]:
+    """The dtypes that the ufunc computes in, inputs then outputs."""
+    known = _resolved.get((ufunc, *keys))
+    if known is None:
+        known = _resolved[(ufunc, *keys)] = _ask(ufunc, keys)
+    return known
+
+
+def _ask(ufunc: np.ufunc, keys: tuple[Key, ...]) -> tuple[Dtype, ...]:
+    try:
+        found = ufunc.resolve_dtypes((*keys, *(None,) * ufunc.nout))
+        if any(d.kind == "O" for d in found):
+            found = ufunc.resolve_dtypes((*(strong(k) for k in keys), *(None,) * ufunc.nout))
+    except TypeError as error:
+        names = ", ".join(strong(k).name for k in keys)
+        raise DtypeError(f"{ufunc.__name__}: dtypes {names}; NumPy has no rule for them ({error}){at(user_line())}") from None
+    return tuple(found)
+
+
+def result_type(keys: Sequence[Key]) -> Dtype:
+    """``numpy.result_type`` with weak scalars."""
+    key = tuple(keys)
+    known = _promoted.get(key)
+    if known is None:
+        known = _promoted[key] = np.result_type(*(_SAMPLES[k] if type(k) is type else k for k in key))
+    return known
+
+
+def all_weak(keys: Sequence[Key]) -> bool:
+    """Whether the result of these is weak too."""
+    return all(type(k) is type for k in keys)
+
+
+def converted(trace: Trace, x: Operand, dtype: Dtype, name: str) -> Operand:
+    """``x`` in the dtype; an OverflowError where a Python int does not fit, as in NumPy."""
+    if x.type.dtype == dtype:
+        return x
+    if isinstance(x, Literal) and type(x.value) is int and dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        if not info.min <= x.value <= info.max:
+            raise OverflowError(f"{name}: Python integer {x.value} out of bounds for {dtype.name}{at(user_line())}")
+    return build.convert(trace, x, dtype)
+
+
+def same_shape(trace: Trace, a: Shape, b: Shape) -> bool:
+    """Whether the shapes are one, taking the guards so far into account."""
+    if a is b or a == b:
+        return True
+    return bool(trace.unified) and tuple(map(trace.canonical, a)) == tuple(map(trace.canonical, b))
+
+
+def broadcast_shapes(trace: Trace, name: str, shapes: Sequence[Shape]) -> Shape:
+    """NumPy's rule: sizes are equal, or 1. Equality is asked first; what is assumed becomes a guard."""
+    first = shapes[0]
+    if all(s is first or s == first for s in shapes):
+        return first
+    rank = max(len(s) for s in shapes)
+    result: list[Extent] = [1] * rank
+    for axis in range(-rank, 0):
+        for shape in shapes:
+            if len(shape) >= -axis:
+                result[axis] = _join(trace, name, result[axis], shape[axis], shapes)
+    return tuple(result)
+
+
+def _join(trace: Trace, name: str, a: Extent, b: Extent, shapes: Sequence[Shape]) -> Extent:
+    if a is b or b == 1:
+        return a
+    if a == 1:
+        return b
+    if trace.guard("==", a, b):
+        canonical = trace.canonical(b)
+        return canonical if isinstance(canonical, int) else trace.canonical(a)
+    if trace.guard("==", a, 1):
+        return b
+    if trace.guard("==", b, 1):
+        return a
+    raise shape_mismatch(trace, name, shapes)
+
+
+def shape_mismatch(trace: Trace, name: str, shapes: Sequence[Shape]) -> ShapeError:
+    """Shapes as numbers, with the symbols beside them where they differ."""
+    numbers = [shape_text([trace.hint(n) or n if trace.hint(n) is None else _hint(trace, n) for n in s]) for s in shapes]
+    return ShapeError(
+        f"{name}: shapes {' and '.join(numbers)}; they do not broadcast: sizes must be equal or 1 on each "
+        f"axis{at(user_line())}"
+    )
+
+
+def _hint(trace: Trace, n: Extent) -> int:
+    value = trace.hint(n)
+    assert value is not None
+    return value
+
+
+def aligned(trace: Trace, x: Operand, shape: Shape) -> Operand:
+    """``x`` broadcast to ``shape``; rank 0 stays as it is."""
+    own = x.type.shape
+    if not own or own is shape or own == shape:
+        return x
+    if len(own) == len(shape):
+        if same_shape(trace, own, shape):
+            return x
+        ours, wanted = tuple(map(trace.canonical, own)), tuple(map(trace.canonical, shape))
+        if all(a == b or a != 1 for a, b in zip(ours, wanted, strict=True)):
+            # Equal by a guard between expressions that no leaf can stand for: the same array under equal sizes.
+            return build.reshape(trace, x, shape)
+    return build.broadcast(trace, x, shape)
+
+
+def broadcast_operands(trace: Trace, name: str, operands: Sequence[Operand]) -> list[Operand]:
+    """All operands of rank above 0 in one shape."""
+    shapes = [x.type.shape for x in operands if x.type.shape]
+    if len(shapes) < 2:
+        return list(operands)
+    shape = broadcast_shapes(trace, name, shapes)
+    return [aligned(trace, x, shape) for x in operands]
+
+
+def as_bool(trace: Trace, x: Operand) -> Operand:
+    """``x != 0``."""
+    if x.type.dtype.kind == "b":
+        return x
+    return trace.emit1(pointwise.not_equal, x, build.literal(0, x.type.dtype))

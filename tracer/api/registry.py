@@ -1,0 +1,34 @@
+"""The NumPy-level functions, all of them: the families beside this file in, one dict by NumPy's name out.
+
+``tn.Array``'s operations and ``tenferro.numpy`` are made from it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tenferro.tracer.api import creation, elementwise, indexing, layout, library, linalg, padding, reductions
+from tenferro.tracer.api.record import API, ApiFunction
+
+FAMILIES = (elementwise, reductions, layout, creation, indexing, padding, linalg, library)
+
+for _family in FAMILIES:
+    API.update((f.name, f) for f in _family.FUNCTIONS)
+
+# Further names of the same functions in NumPy, and the array API's.
+ALIASES: dict[str, str] = {
+    "true_divide": "divide",
+    "abs": "absolute",
+    "conj": "conjugate",
+    "mod": "remainder",
+    "bitwise_not": "invert",
+    "bitwise_invert": "invert",
+    "around": "round",
+    "pow": "power",
+}
+API.update((alias, API[name]) for alias, name in ALIASES.items())
+
+BY_NUMPY: dict[object, ApiFunction] = {
+    getattr(np, name): f for name, f in API.items() if getattr(np, name, None) is not None
+}
+"""By the NumPy function itself, for dispatch."""

@@ -1,0 +1,102 @@
+"""Errors about a traced value used where only a concrete one will do: the question in, the cure out.
+
+NumPy asks a foreign object for its elements in the same way whatever the user wrote, so the user's own instruction
+tells the cases apart.
+"""
+
+from __future__ import annotations
+
+import dis
+from typing import TYPE_CHECKING
+
+from tenferro.tracer.errors import CheckError, LeakError, MutationError, TraceError
+from tenferro.tracer.lines import at, user_frame, user_line
+
+if TYPE_CHECKING:
+    from tenferro.tracer.traced import TracedArray
+
+_CURES = {
+    "bool": "numpy.where(condition, a, b) chooses by a traced condition",
+    "int": "keep it an array, or return it and convert outside",
+    "float": "keep it an array (numpy functions instead of math), or return it and convert outside",
+    "complex": "keep it an array, or return it and convert outside",
+    "item": "keep it an array of rank 0, or return it and convert outside",
+    "tolist": "return the array and convert outside",
+    "tobytes": "return the array and convert outside",
+    "in": "numpy.any(x == value) asks the same of a traced array",
+}
+
+
+def concrete(asked: str) -> TraceError:
+    """Python asked for a number of a traced value."""
+    return TraceError(
+        f"{asked}: of a traced value, which has no elements yet; {_CURES[asked]}{at(user_line())}"
+    )
+
+
+def index() -> TraceError:
+    """Python or NumPy asked for an index."""
+    if _user_instruction() == "subscript":
+        return untraced_use()
+    return TraceError(
+        "index: of a traced value, which has no elements yet; tenferro.numpy.asarray(a)[i] indexes by a traced value, "
+        f"sizes come from x.shape or int arguments{at(user_line())}"
+    )
+
+
+def untraced_use() -> TraceError | MutationError:
+    """NumPy asked for the elements of a traced array."""
+    match _user_instruction():
+        case "subscript":
+            return TraceError(
+                "indexing: an untraced array is indexed by a traced value; tenferro.numpy.asarray(a)[i] traces "
+                f"it{at(user_line())}"
+            )
+        case "store":
+            return MutationError(
+                "write: a traced value goes into an array made outside the trace; write into a traced array, such as "
+                f"numpy.zeros(shape) or x.copy() made in the function{at(user_line())}"
+            )
+        case _:
+            return TraceError(
+                "numpy.asarray: of a traced value, which has no elements yet; numpy.stack([a, b]) joins traced values, "
+                f"tenferro.numpy has functions that take lists and captured arrays{at(user_line())}"
+            )
+
+
+def _user_instruction() -> str:
+    """What the user's own code is doing: "subscript", "store" or "call"."""
+    frame = user_frame()
+    if frame is None:
+        return "call"
+    code = frame.f_code.co_code
+    opcode = code[frame.f_lasti]
+    name = dis.opname[opcode]
+    if name.startswith("STORE_SUBSCR") or name.startswith("STORE_SLICE"):
+        return "store"
+    if name.startswith(("BINARY_SUBSCR", "BINARY_SLICE")):
+        return "subscript"
+    # From Python 3.14 on a subscript is a BINARY_OP whose argument names it.
+    if name.startswith("BINARY_OP") and "[]" in _binary_operator(code[frame.f_lasti + 1]):
+        return "subscript"
+    return "call"
+
+
+def _binary_operator(argument: int) -> str:
+    operators = getattr(dis, "_nb_ops", ())
+    return str(operators[argument]) if argument < len(operators) else ""
+
+
+def leaked(x: TracedArray) -> LeakError:
+    """A traced value used when its trace is over."""
+    cell = x._cell
+    made = str(cell.line) if cell.line is not None else "an unknown line"
+    return LeakError(
+        f"traced value {x.type}: used after the trace of {cell.trace.name} has ended; it was made at {made}; return "
+        f"results instead of storing them{at(user_line())}"
+    )
+
+
+def internal(text: str) -> CheckError:
+    """A bug in tenferro."""
+    return CheckError(f"{text}{at(user_line())}")

@@ -1,0 +1,246 @@
+"""NumPy's protocols on traced values: a NumPy function and its arguments in, the NumPy-level function that serves it.
+
+Operations among known cells are NumPy's own, at once; everything else is traced.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tenferro.tracer import build
+from tenferro.tracer.api import indexing
+from tenferro.tracer.api.deliver import check_cast
+from tenferro.tracer.api.library import near, ufunc_call
+from tenferro.tracer.api.promotion import aligned, broadcast_shapes, same_shape, shape_mismatch
+from tenferro.tracer.api.record import API, ApiFunction
+from tenferro.tracer.api.registry import BY_NUMPY
+from tenferro.tracer.dim import Dim
+from tenferro.tracer.errors import MutationError, TraceError
+from tenferro.tracer.lines import at, user_line
+from tenferro.tracer.trace import Trace, current_trace, is_tenferro_array, running_trace
+from tenferro.tracer.traced import TracedArray, from_known
+
+# Their results lie in the argument's memory, which the variables keep track of themselves.
+_ALWAYS_TRACED = frozenset({"copyto", "shape", "size", "ndim"})
+
+
+def is_known(x: Any) -> bool:
+    """Whether the trace has made every element of ``x`` itself: no traced value, array from outside or Dim in it."""
+    kind = type(x)
+    if kind is TracedArray:
+        return x._cell.known is not None
+    if kind in (int, float, bool, str, complex) or x is None:
+        return True
+    if kind is Dim or isinstance(x, np.ndarray) or is_tenferro_array(x):
+        return False
+    if kind in (tuple, list):
+        return all(is_known(i) for i in x)
+    if kind is dict:
+        return all(is_known(i) for i in x.values())
+    if kind is slice:
+        return all(is_known(i) for i in (x.start, x.stop, x.step))
+    return True
+
+
+def _bare(x: Any) -> Any:
+    """``x`` with known cells as the ndarrays they are."""
+    kind = type(x)
+    if kind is TracedArray:
+        x.live_trace()
+        return x.known()
+    if kind is tuple or kind is list:
+        return kind(_bare(i) for i in x)
+    if kind is dict:
+        return {k: _bare(v) for k, v in x.items()}
+    return x
+
+
+def wrap_known(trace: Trace, x: Any) -> Any:
+    """NumPy's results as known cells; NumPy scalars stay what they are."""
+    if type(x) is np.ndarray:
+        return from_known(trace, x)
+    if type(x) in (tuple, list):
+        return type(x)(wrap_known(trace, i) for i in x)
+    if isinstance(x, tuple) and hasattr(x, "_fields"):
+        return type(x)(*(wrap_known(trace, i) for i in x))
+    return x
+
+
+def _evaluate(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    """NumPy's own function on the known arrays; ``out=`` writes into the variable."""
+    trace = running_trace(getattr(function, "__name__", "function"))
+    outs = kwargs.get("out")
+    found = function(*_bare(args), **_bare(kwargs))
+    targets = [o for o in (outs if type(outs) is tuple else (outs,)) if type(o) is TracedArray]
+    for target in targets:
+        target._cell.touched()
+    if targets:
+        return targets[0] if len(targets) == 1 else tuple(targets)
+    return wrap_known(trace, found)
+
+
+def call(name: str, args: Any, kwargs: dict[str, Any]) -> Any:
+    """An operator or method whose array is a known cell."""
+    function = API[name]
+    if function.view or name in _ALWAYS_TRACED or not (is_known(args) and is_known(kwargs)):
+        return _viewing(function, args, kwargs)
+    return _evaluate(function.reference, args, kwargs)
+
+
+def _viewing(function: ApiFunction, args: Any, kwargs: dict[str, Any]) -> Any:
+    """A function that may make a view: a known cell's view is one; what is no view of it is NumPy's at once."""
+    if function.name == "getitem" and is_known(args):
+        x, key = args
+        found = x.known()[_bare(key)]
+        if not isinstance(found, np.ndarray) or not np.may_share_memory(found, x.known()):
+            return wrap_known(x.live_trace(), found)
+    return function.function(*args, **kwargs)
+
+
+def array_function(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    """``__array_function__``: serve it, or name what is nearest."""
+    found = BY_NUMPY.get(function)
+    name = getattr(function, "__name__", str(function))
+    if found is not None and (found.view or name in _ALWAYS_TRACED):
+        if is_known(args) and found.name == "asarray":
+            return found.function(*args, **kwargs)
+        return _viewing(found, args, kwargs)
+    if is_known(args) and is_known(kwargs):
+        return _evaluate(_unwrapped(function), args, kwargs)
+    if found is None:
+        raise TraceError(f"numpy.{name}: not available in a traced function{near(name)}{at(user_line())}")
+    return found.function(*args, **kwargs)
+
+
+def _unwrapped(function: Any) -> Any:
+    return getattr(function, "__wrapped_by_tenferro__", function)
+
+
+# -- ufuncs ----------------------------------------------------------------------------------------------------------
+
+_REDUCTIONS: dict[np.ufunc, str] = {
+    np.add: "sum",
+    np.multiply: "prod",
+    np.maximum: "max",
+    np.minimum: "min",
+    np.logical_and: "all",
+    np.logical_or: "any",
+}
+_RUNNING: dict[np.ufunc, str] = {np.add: "cumsum", np.multiply: "cumprod"}
+
+
+def array_ufunc(ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+    """``__array_ufunc__``: calls and the methods that have a counterpart."""
+    if method != "at" and is_known(inputs) and is_known(kwargs):
+        return _evaluate(getattr(ufunc, method), inputs, kwargs)
+    name = ufunc.__name__
+    match method:
+        case "__call__":
+            return _call_ufunc(ufunc, inputs, kwargs)
+        case "reduce" if ufunc in _REDUCTIONS:
+            return _reduce(ufunc, *inputs, **kwargs)
+        case "accumulate" if ufunc in _RUNNING:
+            return _accumulate(ufunc, *inputs, **kwargs)
+        case "outer":
+            left, right = inputs
+            trace = running_trace(name)
+            rank = len(np.shape(right)) if type(right) is not TracedArray else right.ndim
+            return API[name].function(_trailing(trace, left, rank), right, **kwargs)
+        case "at":
+            return _at(ufunc, *inputs)
+        case _:
+            raise TraceError(f"{name}.{method}: not available in a traced function{at(user_line())}")
+
+
+def _trailing(trace: Trace, x: Any, rank: int) -> Any:
+    from tenferro.tracer.traced import as_traced
+
+    return as_traced(trace, x, "outer")[(..., *(None,) * rank)]
+
+
+def _call_ufunc(ufunc: np.ufunc, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    out = kwargs.pop("out", None)
+    where = kwargs.pop("where", True)
+    dtype = kwargs.pop("dtype", None)
+    for option in ("casting", "order", "subok"):
+        kwargs.pop(option, None)
+    if kwargs:
+        raise TraceError(
+            f"{ufunc.__name__}: {', '.join(kwargs)}; not available in a traced function{at(user_line())}"
+        )
+    found = BY_NUMPY.get(ufunc)
+    if found is None:
+        return ufunc_call(ufunc, inputs, out, where, dtype)
+    if ufunc is np.divmod or ufunc is np.matmul or ufunc is getattr(np, "vecdot", None):
+        return found.function(*inputs) if out is None else found.function(*inputs, out)
+    return found.function(*inputs, out, where=where, dtype=dtype)
+
+
+def _reduce(ufunc: np.ufunc, x: Any, axis: Any = 0, dtype: Any = None, out: Any = None, **options: Any) -> Any:
+    name = _REDUCTIONS[ufunc]
+    if type(out) is tuple:
+        out = out[0]
+    keyed: dict[str, Any] = {"axis": axis, "out": out, **options}
+    if name in ("sum", "prod"):
+        keyed["dtype"] = dtype
+    return API[name].function(x, **keyed)
+
+
+def _accumulate(ufunc: np.ufunc, x: Any, axis: int = 0, dtype: Any = None, out: Any = None) -> Any:
+    return API[_RUNNING[ufunc]].function(x, axis, dtype, out[0] if type(out) is tuple else out)
+
+
+def _at(ufunc: np.ufunc, x: Any, key: Any, value: Any = None) -> None:
+    if type(x) is not TracedArray:
+        raise MutationError(
+            f"{ufunc.__name__}.at: a traced value goes into an array made outside the trace; write into a traced "
+            f"array{at(user_line())}"
+        )
+    if is_known((x, key, value)):
+        ufunc.at(x.known(), *_bare((key,) if value is None else (key, value)))  # type: ignore[arg-type]
+        x._cell.touched()
+        return
+    if ufunc is np.add:
+        indexing.add_at(x, key, value)
+    elif ufunc is np.subtract:
+        indexing.add_at(x, key, -value)
+    else:
+        raise TraceError(f"{ufunc.__name__}.at: not available in a traced function; add.at is{at(user_line())}")
+
+
+# -- writes ----------------------------------------------------------------------------------------------------------
+
+
+def set_item(x: TracedArray, key: Any, value: Any) -> None:
+    """``x[key] = value``."""
+    trace = x.live_trace()
+    if x._cell.known is not None and is_known(key) and is_known(value):
+        x.check_writeable()
+        known = x.known()
+        assert known is not None
+        known[_bare(key)] = _bare(value)
+        x._cell.touched()
+        return
+    assert trace is current_trace()
+    indexing.setitem(x, key, value)
+
+
+def update_in_place(x: TracedArray, name: str, other: Any) -> TracedArray:
+    """``x op= other``: the same variable with a new value."""
+    trace = x.live_trace()
+    x.check_writeable()
+    if x._cell.known is not None and is_known(other):
+        known = x.known()
+        API[name].reference(known, _bare(other), out=known)
+        x._cell.touched()
+        return x
+    value = API[name].function(x, other).read()
+    check_cast(name, value.type.dtype, x.dtype)
+    shape = x.type.shape
+    joined = broadcast_shapes(trace, name, [shape, value.type.shape])
+    if not same_shape(trace, joined, shape):
+        raise shape_mismatch(trace, name, [shape, value.type.shape])
+    x.store(aligned(trace, build.convert(trace, value, x.dtype), shape))
+    return x

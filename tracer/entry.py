@@ -1,0 +1,178 @@
+"""Tracing one call: a function and what its leaves look like in, a SemanticProgram and how to rebuild the result out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal as OneOf, TypeAlias
+
+import numpy as np
+
+from tenferro.tracer import build
+from tenferro.tracer.api import registry as _registry  # fills the dict of functions
+from tenferro.tracer.cells import Cell
+from tenferro.tracer.dim import Dim
+from tenferro.tracer.dims import Extent
+from tenferro.tracer.errors import TraceError
+from tenferro.tracer.finish import finish
+from tenferro.tracer.program import Operand, SemanticProgram, Value
+from tenferro.tracer.trace import CURRENT, Trace, check_dtype, is_tenferro_array
+from tenferro.tracer.traced import TracedArray, captured
+from tenferro.tracer.wrap import watched_generators, wrapped
+
+OutLeaf: TypeAlias = tuple[OneOf["array"], int] | tuple[OneOf["size"], Extent] | tuple[OneOf["static"], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class LeafSpec:
+    """What a dynamic leaf of the arguments looks like in the call being traced.
+
+    ``array``: ``dtype`` and ``shape``; ``int``: ``hint``; ``scalar``: a Python float or complex (``weak``) or a NumPy
+    scalar, ``dtype``. ``name`` says where it is in the arguments, for error texts."""
+
+    kind: OneOf["array", "int", "scalar"]
+    name: str
+    dtype: np.dtype[Any] | None = None
+    shape: tuple[int, ...] = ()
+    hint: int = 0
+    weak: bool = False
+    donated: bool = False
+    tenferro: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TraceResult:
+    """The program and what it takes to run it.
+
+    Program inputs are the leaves in order, then captured arrays and constants as they were met; ``captured`` and
+    ``constants`` pair their input indices with the arrays. ``out_leaves`` says for each leaf of the result where it
+    comes from. ``writes`` pairs each donated input that the function wrote into with the output that holds what it must
+    hold afterwards; those outputs stand behind the result's own."""
+
+    program: SemanticProgram
+    captured: tuple[tuple[int, Any], ...]
+    constants: tuple[tuple[int, np.ndarray[Any, Any]], ...]
+    out_treedef: Any
+    out_leaves: tuple[OutLeaf, ...]
+    writes: tuple[tuple[int, int], ...]
+    uses_tenferro_arrays: bool
+
+
+def _argument(trace: Trace, spec: LeafSpec) -> Any:
+    """The traced leaf that stands for an argument."""
+    if spec.kind == "int":
+        return Dim(trace, trace.add_int(spec.hint, spec.name), spec.hint, None)
+    assert spec.dtype is not None
+    dtype = check_dtype(spec.dtype, spec.name)
+    value = trace.add_input(dtype, spec.shape, spec.name, weak=spec.weak)
+    cell = Cell(trace, value)
+    cell.input = value
+    cell.origin = f"argument {spec.name}"
+    cell.donated = spec.donated
+    return TracedArray(cell, value.type, None, None, spec.kind == "scalar")
+
+
+def trace_program(
+    function: Callable[..., Any],
+    leaves: Sequence[LeafSpec],
+    rebuild: Callable[[list[Any]], Any],
+    flatten: Callable[[Any], tuple[list[Any], Any]],
+    name: str,
+) -> TraceResult:
+    """Run ``rebuild(traced leaves)``, which calls the user's ``function``, and record what it does.
+
+    ``flatten`` opens the result as a pytree. Errors of the user's function pass through; the trace is over in any case.
+    """
+    trace = Trace(name)
+    arguments = [_argument(trace, spec) for spec in leaves]
+    token = CURRENT.set(trace)
+    try:
+        with wrapped(), watched_generators(function):
+            result = rebuild(arguments)
+        found, treedef = flatten(result)
+        return _Outputs(trace, arguments, leaves).collect(found, treedef)
+    finally:
+        trace.alive = False
+        CURRENT.reset(token)
+
+
+class _Outputs:
+    """Collects the program's outputs and which memory each of them lies in."""
+
+    def __init__(self, trace: Trace, arguments: list[Any], specs: Sequence[LeafSpec]) -> None:
+        self._trace = trace
+        self._arguments = arguments
+        self._specs = specs
+        self._operands: list[Operand] = []
+        self._aliases: list[int] = []
+        self._groups: dict[int, int] = {}
+        self._owner: dict[Value, int] = {}
+
+    def collect(self, found: Sequence[Any], treedef: Any) -> TraceResult:
+        out_leaves = tuple(self._leaf(x) for x in found)
+        writes = []
+        for index, x in enumerate(self._arguments):
+            if type(x) is TracedArray and x._cell.donated and x._cell.version:
+                writes.append((index, self._add(x)))
+        trace = self._trace
+        first_late = len(trace.inputs)
+        program = finish(trace, self._operands, self._aliases)
+        held = tuple((first_late - 1 - v.id, array) for v, array in trace.captured.values())
+        return TraceResult(
+            program,
+            held,
+            tuple((first_late - 1 - v.id, array) for v, array in trace.constants),
+            treedef,
+            tuple((kind, trace.canonical(x) if kind == "size" else x) for kind, x in out_leaves),  # type: ignore[misc]
+            tuple(writes),
+            any(s.tenferro for s in self._specs) or any(is_tenferro_array(a) for _, a in held),
+        )
+
+    def _leaf(self, x: Any) -> OutLeaf:
+        kind = type(x)
+        if kind is TracedArray:
+            x.live_trace()
+            return ("array", self._add(x))
+        if kind is Dim:
+            x.live_trace()
+            expr = self._trace.canonical(x.expr)
+            return ("static", expr) if isinstance(expr, int) else ("size", expr)
+        if isinstance(x, np.ndarray) or is_tenferro_array(x):
+            return ("array", self._add(captured(self._trace, x)))
+        if x is None or isinstance(x, int | float | complex | str | bytes | np.generic | np.dtype | type) or _is_static(x):
+            return ("static", x)
+        raise TraceError(
+            f"{self._trace.name}: result of class {type(x).__module__}.{type(x).__qualname__}; arrays, numbers and "
+            f"pytrees of them can be returned"
+        )
+
+    def _add(self, x: TracedArray) -> int:
+        cell = x._cell
+        operand = x.read()
+        if cell.input is not None:
+            alias = cell.input.id
+            # Late inputs stand behind the arguments; the memory of input i is written −1 − i.
+            index = alias if alias >= 0 else len(self._trace.inputs) - 1 - alias
+            group = -1 - index
+        else:
+            group = self._groups.setdefault(id(cell), len(self._groups))
+            operand = self._owned(x, operand, group)
+        self._operands.append(operand)
+        self._aliases.append(group)
+        return len(self._operands) - 1
+
+    def _owned(self, x: TracedArray, operand: Operand, group: int) -> Operand:
+        """A fresh variable's value must not be the value of an input, a constant or another variable."""
+        if x._parent is not None:
+            return operand
+        if isinstance(operand, Value):
+            is_input = operand.id < len(self._trace.inputs)
+            if is_input or self._owner.setdefault(operand, group) != group:
+                return build.copied(self._trace, operand)
+        return operand
+
+
+def _is_static(x: Any) -> bool:
+    from enum import Enum
+
+    return isinstance(x, Enum) or x is Ellipsis or callable(x)

@@ -1,0 +1,238 @@
+"""Indices as users write them: a key in, a strided box and the places of index arrays out.
+
+Sizes stay symbolic: ``x[1:-1]`` has size max(n − 2, 0) whatever n is, so that one program serves every n. A guard is
+recorded only where the meaning itself changes with the size, as for ``x[:3]`` when n may be below 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tenferro.tracer.cells import Box
+from tenferro.tracer.dim import Dim, as_extent
+from tenferro.tracer.dims import DimExpr, Extent, add, floordiv, maximum, sub
+from tenferro.tracer.errors import BoundsError, TraceError
+from tenferro.tracer.lines import at, user_line
+from tenferro.tracer.program import ArrayType
+from tenferro.tracer.trace import Trace, is_tenferro_array
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """A parsed key. ``box`` holds the basic part; ``arrays`` are (result axis of the box, index array) pairs;
+    ``together``: NumPy puts the arrays' axes where the first of them stands, otherwise in front. ``element`` is the
+    place when the key names one element."""
+
+    box: Box
+    arrays: tuple[tuple[int, Any], ...]
+    together: bool
+    element: tuple[Extent, ...] | None
+
+
+def is_array_index(item: object) -> bool:
+    """Whether the item selects by its elements: an array of any kind, a list, or a bool."""
+    if type(item) in (int, slice, Dim) or item is None or item is Ellipsis:
+        return False
+    if isinstance(item, np.integer):
+        return False
+    return isinstance(item, np.ndarray | np.generic | list | bool | tuple) or is_tenferro_array(item)
+
+
+def parse(trace: Trace, base: ArrayType, key: Any, name: str) -> Index:
+    """The key of ``x[key]`` for an array of this type; a BoundsError names an index or rank that does not fit."""
+    items = list(key) if type(key) is tuple else [key]
+    ranks = [_consumed(i, name) for i in items]
+    used = sum(ranks)
+    rank = len(base.shape)
+    dots = [k for k, i in enumerate(items) if i is Ellipsis]
+    if len(dots) > 1:
+        raise BoundsError(f"{name}: index {_text(key)}; at most one Ellipsis is needed{at(user_line())}")
+    if used > rank:
+        raise BoundsError(f"{name}: {used} indices for an array of rank {rank}; at most {rank} fit{at(user_line())}")
+    fill: list[Any] = [slice(None)] * (rank - used)
+    if dots:
+        items[dots[0] : dots[0] + 1] = fill
+    else:
+        items += fill
+    return _assemble(trace, base, items, name)
+
+
+def _consumed(item: Any, name: str) -> int:
+    """How many axes of the array the item takes."""
+    if item is None or item is Ellipsis:
+        return 0
+    if type(item) in (int, slice, Dim) or isinstance(item, np.integer):
+        return 1
+    if not is_array_index(item):
+        raise BoundsError(
+            f"{name}: index of class {type(item).__name__}; integers, slices, Ellipsis, None, and arrays of integers "
+            f"or bools are needed{at(user_line())}"
+        )
+    if isinstance(item, bool | np.bool_):
+        raise TraceError(f"{name}: a single bool as index; an array of bools is needed{at(user_line())}")
+    dtype = getattr(item, "dtype", None)
+    if dtype is not None and dtype == np.bool_:
+        return len(item.shape)
+    return 1
+
+
+def _assemble(trace: Trace, base: ArrayType, items: list[Any], name: str) -> Index:
+    starts: list[Extent] = []
+    steps: list[int] = []
+    sizes: list[Extent] = []
+    kept: list[int] = []
+    arrays: list[tuple[int, Any]] = []
+    advanced = [k for k, i in enumerate(items) if is_array_index(i)]
+    integers = [k for k, i in enumerate(items) if as_integer(i)]
+    for item in items:
+        if item is None:
+            kept.append(-1)
+            continue
+        axis = len(starts)
+        n = base.shape[axis]
+        if is_array_index(item):
+            arrays.append((len(kept), item))
+            for extra in range(_consumed(item, name)):
+                kept.append(axis + extra)
+                starts.append(0)
+                steps.append(1)
+                sizes.append(base.shape[axis + extra])
+            continue
+        if isinstance(item, slice):
+            start, step, size = slice_box(trace, n, item, name)
+            kept.append(axis)
+        else:
+            start, step, size = element_start(trace, n, item, axis, name), 1, 1
+        starts.append(start)
+        steps.append(step)
+        sizes.append(size)
+    # Integers beside index arrays take part in NumPy's rule for where the arrays' axes go.
+    taking = sorted(advanced + integers) if advanced else []
+    together = not taking or taking[-1] - taking[0] + 1 == len(taking)
+    element = tuple(starts) if len(integers) == len(items) == len(base.shape) and items else None
+    return Index(Box(tuple(starts), tuple(steps), tuple(sizes), tuple(kept)), tuple(arrays), together, element)
+
+
+def as_integer(item: object) -> bool:
+    return type(item) is int or type(item) is Dim or isinstance(item, np.integer)
+
+
+def element_start(trace: Trace, n: Extent, item: Any, axis: int, name: str) -> Extent:
+    """The place of a fixed index on an axis of size ``n``; the size is guarded so that the place exists."""
+    index = as_extent(item)
+    assert index is not None
+    negative = not trace.guard("<=", 0, index)
+    place = add(n, index) if negative else index
+    inside = trace.guard("<=", 0, place) if negative else trace.guard("<", place, n)
+    if not inside:
+        size = trace.hint(n)
+        raise BoundsError(
+            f"{name}: index {item} for axis {axis} of size {size}; it must be in [-{size}, {size}){at(user_line())}"
+        )
+    return place
+
+
+def clamped(n: Extent, less: int) -> Extent:
+    """max(n − less, 0) in one form, however many slices took part: max(max(n − 1, 0) − 1, 0) is max(n − 2, 0)."""
+    if isinstance(n, DimExpr) and len(n.terms) == 1:
+        ((monomial, coefficient),) = n.terms
+        if coefficient == 1 and len(monomial) == 1 and monomial[0].kind == "max" and 0 in monomial[0].args:
+            inner = next((a for a in monomial[0].args if a != 0), 0)
+            return maximum(sub(inner, less), 0)
+    return maximum(sub(n, less), 0)
+
+
+def _clamp_size(trace: Trace, n: Extent, less: int) -> Extent:
+    if less == 0 or trace.proves("<=", less, n):
+        return sub(n, less)
+    return clamped(n, less)
+
+
+def slice_box(trace: Trace, n: Extent, item: slice, name: str) -> tuple[Extent, int, Extent]:
+    """(start, step, size) of a slice on an axis of size ``n``, clamped as in NumPy."""
+    step = 1 if item.step is None else _fixed(trace, item.step, name)
+    if step == 0:
+        raise BoundsError(f"{name}: slice step 0; a step other than 0 is needed{at(user_line())}")
+    start, stop = (None if i is None else _bound(i, name) for i in (item.start, item.stop))
+    if step < 0:
+        return _backward(trace, n, start, stop, step)
+    if isinstance(n, int) and isinstance(start, int | None) and isinstance(stop, int | None):
+        exact = range(n)[slice(start, stop, step)]
+        return exact.start if len(exact) else 0, step, len(exact)
+    first, length = _forward(trace, n, start, stop)
+    if step == 1:
+        return first, 1, length
+    return first, step, floordiv(add(length, step - 1), step)
+
+
+def _forward(trace: Trace, n: Extent, start: Extent | None, stop: Extent | None) -> tuple[Extent, Extent]:
+    """Start and length of the elements between the two bounds, step 1."""
+    if start is None:
+        start = 0
+    if isinstance(start, int) and start >= 0:
+        if stop is None or stop == n:
+            return start, _clamp_size(trace, n, start)
+        if isinstance(stop, int) and stop < 0:
+            return start, _clamp_size(trace, n, start - stop)
+    if isinstance(start, int) and isinstance(stop, int) and 0 <= stop <= start:
+        return 0, 0
+    low, high = _clamp(trace, n, start), n if stop is None else _clamp(trace, n, stop)
+    if not trace.guard("<=", low, high):
+        return 0, 0
+    return low, sub(high, low)
+
+
+def _clamp(trace: Trace, n: Extent, bound: Extent) -> Extent:
+    """A slice bound brought into [0, n]; which case holds becomes a guard."""
+    if not trace.guard("<=", 0, bound):
+        shifted = add(n, bound)
+        return shifted if trace.guard("<=", 0, shifted) else 0
+    return bound if trace.guard("<=", bound, n) else n
+
+
+def _backward(
+    trace: Trace, n: Extent, start: Extent | None, stop: Extent | None, step: int
+) -> tuple[Extent, int, Extent]:
+    """A negative step: from ``start`` down to just above ``stop``."""
+    if start is None and stop is None:
+        return sub(n, 1), step, n if step == -1 else floordiv(add(n, -step - 1), -step)
+    first = sub(n, 1) if start is None else _clamp_backward(trace, n, start)
+    end: Extent = -1 if stop is None else _clamp_backward(trace, n, stop)
+    if not trace.guard("<", end, first):
+        return 0, step, 0
+    return first, step, floordiv(add(sub(first, end), -step - 1), -step)
+
+
+def _clamp_backward(trace: Trace, n: Extent, bound: Extent) -> Extent:
+    """A bound of a backward slice brought into [−1, n − 1]."""
+    if not trace.guard("<=", 0, bound):
+        shifted = add(n, bound)
+        return shifted if trace.guard("<=", 0, shifted) else -1
+    return bound if trace.guard("<", bound, n) else sub(n, 1)
+
+
+def _bound(item: Any, name: str) -> Extent:
+    extent = as_extent(item)
+    if extent is not None:
+        return extent
+    if hasattr(type(item), "__index__"):
+        return int(item.__index__())
+    raise BoundsError(f"{name}: slice bound {item!r}; an integer or None is needed{at(user_line())}")
+
+
+def _fixed(trace: Trace, item: Any, name: str) -> int:
+    return trace.concrete(_bound(item, name), f"{name}: slice step")
+
+
+def _text(key: Any) -> str:
+    return repr(key)
+
+
+def positions(shape: Sequence[Extent]) -> Box:
+    """The box that is the whole array."""
+    rank = len(shape)
+    return Box((0,) * rank, (1,) * rank, tuple(shape), tuple(range(rank)))

@@ -1,0 +1,322 @@
+"""The running trace: operations and assumptions in, the parts of a SemanticProgram out.
+
+A ``Trace`` is a builder: it types and records each operation with the user's line, answers comparisons of sizes from
+the values of the call being traced (recording a guard), and gives an input to every array that the function meets.
+``tenferro.tracer.finish`` turns it into a frozen program.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Hashable, Sequence
+from contextvars import ContextVar
+from typing import Any, Literal as OneOf
+
+import numpy as np
+
+from tenferro.tracer.bounds import Bounds, single_leaf, split_constant
+from tenferro.tracer.dims import DimExpr, Extent, Leaf, evaluate, leaf, mul, sub, substitute
+from tenferro.tracer.errors import DtypeError, LeakError, TenferroError, TraceError, UnrolledLoopWarning
+from tenferro.tracer.lines import SourceLine, at, user_line
+from tenferro.tracer.op import Op
+from tenferro.tracer.program import ArrayType, Operand, Operation, Params, ProgramInput, ShapeGuard, Value
+
+Relation = OneOf["==", "<", "<="]
+NO_PARAMS = Params()
+UNROLLED_LIMIT = 1000
+KINDS = "biufc"
+
+CURRENT: ContextVar[Trace | None] = ContextVar("tenferro_trace", default=None)
+
+
+def current_trace() -> Trace | None:
+    """The trace that runs in this context, or None."""
+    return CURRENT.get()
+
+
+def running_trace(name: str) -> Trace:
+    """The trace that runs in this context; a TraceError names the function that needs one."""
+    trace = CURRENT.get()
+    if trace is None:
+        raise TraceError(f"{name}: no trace is running; call it inside a jitted function{at(user_line())}")
+    return trace
+
+
+def is_tenferro_array(x: object) -> bool:
+    """Whether ``x`` is a ``tn.Array``: its class says so itself, since this folder imports nothing above it."""
+    return bool(getattr(type(x), "_is_tenferro_array", False))
+
+
+def check_dtype(dtype: np.dtype[Any], name: str) -> np.dtype[Any]:
+    """The dtype in native byte order; a DtypeError names what no engine computes with (strings, objects, longdouble)."""
+    if dtype.kind not in KINDS or dtype.itemsize > (16 if dtype.kind == "c" else 8):
+        raise DtypeError(
+            f"{name}: dtype {dtype}; one of bool, int8 to int64, uint8 to uint64, float16 to float64, complex64, "
+            f"complex128 is needed{at(user_line())}"
+        )
+    return dtype if dtype.isnative else dtype.newbyteorder("=")
+
+
+def check_ndarray(x: np.ndarray[Any, Any], name: str) -> None:
+    """Refuse subclasses whose operators mean something else; ``memmap`` is plain memory."""
+    if type(x) is not np.ndarray and type(x) is not np.memmap:
+        kind = f"{type(x).__module__}.{type(x).__qualname__}"
+        raise DtypeError(
+            f"{name}: an array of class {kind}; a plain numpy.ndarray is needed, "
+            f"numpy.asarray(x) makes one{at(user_line())}"
+        )
+    check_dtype(x.dtype, name)
+
+
+class Trace:
+    """What one call of a function does, being written down."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.alive = True
+        self.inputs: list[ProgramInput] = []
+        self.late: list[ProgramInput] = []
+        self.operations: list[Operation] = []
+        self.guards: list[ShapeGuard] = []
+        self.env: dict[Leaf, int] = {}
+        self.captured: dict[int, tuple[Value, Any]] = {}
+        self.constants: list[tuple[Value, np.ndarray[Any, Any]]] = []
+        self.runtime_extents: dict[Hashable, DimExpr] = {}
+        self.variables: dict[int, object] = {}  # id of a captured array -> its TracedArray
+        self.unified: dict[Leaf, Extent] = {}
+        self.line: SourceLine | None = None
+        self._bounds = Bounds()
+        self._answers: dict[tuple[Relation, Extent, Extent], bool] = {}
+        self._line_counts: dict[int, int] = {}
+        self._next = 0
+
+    # -- inputs --------------------------------------------------------------------------------------------------
+
+    def add_input(self, dtype: np.dtype[Any], shape: tuple[int, ...], name: str, *, weak: bool = False) -> Value:
+        """An argument of the traced function. Its extents become leaves with the call's sizes as hints."""
+        index = len(self.inputs)
+        value = Value(index, ArrayType(dtype, self._extents(index, shape), weak))
+        self.inputs.append(ProgramInput(value, "argument", name))
+        self._next = len(self.inputs)
+        return value
+
+    def add_int(self, hint: int, name: str) -> DimExpr:
+        """An int argument: an input of rank 0 that is also a leaf."""
+        index = len(self.inputs)
+        value = Value(index, ArrayType(np.dtype(np.int64), (), True))
+        self.inputs.append(ProgramInput(value, "int", name))
+        self._next = len(self.inputs)
+        self.env[Leaf("int", index)] = hint
+        return leaf("int", index)
+
+    def _extents(self, index: int, shape: tuple[int, ...]) -> tuple[Extent, ...]:
+        for axis, n in enumerate(shape):
+            self.env[Leaf("extent", index, axis)] = n
+        return tuple(leaf("extent", index, axis) for axis in range(len(shape)))
+
+    def capture(self, array: Any) -> Value:
+        """The input through which the program reads an array from outside, the same one each time it is met."""
+        known = self.captured.get(id(array))
+        if known is not None:
+            return known[0]
+        name = f"captured {len(self.captured)}"
+        if isinstance(array, np.ndarray):
+            check_ndarray(array, "captured array")
+        index = len(self.inputs) + len(self.late)
+        dtype = check_dtype(np.dtype(array.dtype), "captured array")
+        shape = tuple(int(n) for n in array.shape)
+        value = Value(-1 - len(self.late), ArrayType(dtype, self._extents(index, shape)))
+        self.late.append(ProgramInput(value, "captured", name))
+        self.captured[id(array)] = (value, array)
+        return value
+
+    def constant(self, array: np.ndarray[Any, Any]) -> Value:
+        """An input bound once, to an array that the trace itself has made; its sizes are plain numbers."""
+        value = Value(-1 - len(self.late), ArrayType(array.dtype, array.shape))
+        self.late.append(ProgramInput(value, "constant", f"constant {len(self.constants)}"))
+        self.constants.append((value, array))
+        return value
+
+    # -- operations ----------------------------------------------------------------------------------------------
+
+    def emit(self, op: Op, inputs: Sequence[Operand], **params: Hashable) -> tuple[Value, ...]:
+        """Record ``op[params](inputs)`` and return its results, typed by the row's own rule."""
+        return self._record(op, tuple(inputs), Params(**params) if params else NO_PARAMS)
+
+    def emit1(self, op: Op, *inputs: Operand, **params: Hashable) -> Value:
+        """``emit`` for the ops of one result, which is all but a few."""
+        return self._record(op, inputs, Params(**params) if params else NO_PARAMS)[0]
+
+    def _record(self, op: Op, inputs: tuple[Operand, ...], params: Params) -> tuple[Value, ...]:
+        if not self.alive:
+            raise LeakError(f"{op.name}: the trace of {self.name} has ended{at(user_line())}")
+        line = self.line = user_line()
+        try:
+            types = op.infer([i.type for i in inputs], params)
+        except TenferroError as error:
+            raise type(error)(f"{error}{at(line)}") from None
+        first = self._next
+        self._next = first + len(types)
+        outputs = tuple(Value(first + k, t) for k, t in enumerate(types))
+        self.operations.append(Operation(op, inputs, params, outputs, line))
+        if line is not None:
+            self._count(line)
+        return outputs
+
+    def _count(self, line: SourceLine) -> None:
+        count = self._line_counts[id(line)] = self._line_counts.get(id(line), 0) + 1
+        if count == UNROLLED_LIMIT + 1:
+            warnings.warn(
+                f"{self.name}: more than {UNROLLED_LIMIT} operations traced from one line; a Python loop is unrolled, "
+                f"tn.scan keeps it a loop (at {line})",
+                UnrolledLoopWarning,
+                stacklevel=2,
+            )
+
+    def runtime_extent(self) -> DimExpr:
+        """The leaf of axis 0 of the operation that is recorded next: known only when it has run."""
+        return leaf("runtime", len(self.operations), 0)
+
+    # -- sizes ---------------------------------------------------------------------------------------------------
+
+    def canonical(self, extent: Extent) -> Extent:
+        """The expression in terms of the leaves that the guards so far leave distinct."""
+        if isinstance(extent, int) or not self.unified:
+            return extent
+        return substitute(extent, self._canonical_leaf)
+
+    def _canonical_leaf(self, symbol: Leaf) -> Extent:
+        replaced = self.unified.get(symbol)
+        if replaced is None:
+            return leaf(symbol.kind, symbol.index, symbol.axis)
+        return self.canonical(replaced)
+
+    def hint(self, extent: Extent) -> int | None:
+        """The value in the call being traced; None where a run-time extent takes part."""
+        if isinstance(extent, int):
+            return extent
+        try:
+            return evaluate(extent, self.env)
+        except KeyError:
+            return None
+
+    def guard(self, relation: Relation, lhs: Extent, rhs: Extent) -> bool:
+        """Whether ``lhs relation rhs``, from what is known, else from the hints: then the answer becomes a guard."""
+        if lhs is rhs:
+            return relation != "<"
+        if isinstance(lhs, int) and isinstance(rhs, int):
+            return lhs == rhs if relation == "==" else (lhs < rhs if relation == "<" else lhs <= rhs)
+        key = (relation, lhs, rhs)
+        answer = self._answers.get(key)
+        if answer is None:
+            answer = self._answers[key] = self._decide(relation, self.canonical(lhs), self.canonical(rhs))
+        return answer
+
+    def proves(self, relation: Relation, lhs: Extent, rhs: Extent) -> bool | None:
+        """The answer that the guards so far imply, or None; records nothing."""
+        return self._prove(relation, sub(self.canonical(rhs), self.canonical(lhs)))
+
+    def _prove(self, relation: Relation, difference: Extent) -> bool | None:
+        low, high = self._bounds.of(difference)
+        match relation:
+            case "==":
+                if low == high == 0:
+                    return True
+                return False if (low is not None and low > 0) or (high is not None and high < 0) else None
+            case "<":
+                low, high = (None if b is None else b - 1 for b in (low, high))
+        return True if low is not None and low >= 0 else (False if high is not None and high < 0 else None)
+
+    def _decide(self, relation: Relation, lhs: Extent, rhs: Extent) -> bool:
+        difference = sub(rhs, lhs)
+        proved = self._prove(relation, difference)
+        if proved is not None:
+            return proved
+        value = self.hint(difference)
+        if value is None:
+            raise TraceError(
+                f"comparison {lhs} {relation} {rhs}: a size known only when the program runs; compare after the "
+                f"jitted function returns, or use numpy.where on the unselected array{at(user_line())}"
+            )
+        holds = value == 0 if relation == "==" else (value > 0 if relation == "<" else value >= 0)
+        left, right = _presentable(relation, difference)
+        self.guards.append(ShapeGuard(relation, left, right, holds, user_line()))
+        self._learn(relation, difference, holds)
+        return holds
+
+    def _learn(self, relation: Relation, difference: Extent, holds: bool) -> None:
+        match relation, holds:
+            case "==", True:
+                self._unify(difference)
+            case "==", False:
+                low, high = self._bounds.of(difference)
+                if low == 0:
+                    self._bounds.learn_at_least(difference, 1)
+                if high == 0:
+                    self._bounds.learn_at_least(mul(difference, -1), 1)
+            case "<", True:
+                self._bounds.learn_at_least(difference, 1)
+            case "<=", True:
+                self._bounds.learn_at_least(difference, 0)
+            case "<", False:
+                self._bounds.learn_at_least(mul(difference, -1), 0)
+            case _:
+                self._bounds.learn_at_least(mul(difference, -1), 1)
+
+    def _unify(self, difference: Extent) -> None:
+        """``difference == 0`` where it is a leaf and a constant, or two leaves: one of them is replaced everywhere."""
+        single = single_leaf(difference)
+        if single is not None:
+            symbol, coefficient, constant = single
+            self.unified[symbol] = -constant // coefficient
+            self._answers.clear()
+            return
+        if isinstance(difference, int):
+            return
+        terms = dict(difference.terms)
+        symbols = [m[0].leaf for m in terms if len(m) == 1 and m[0].leaf is not None]
+        if len(terms) != 2 or len(symbols) != 2 or sorted(terms.values()) != [-1, 1]:
+            return
+        first, second = sorted((s for s in symbols if s is not None), key=_seniority)
+        low = [b for b in (self._bounds.leaf(first)[0], self._bounds.leaf(second)[0]) if b is not None]
+        if low:
+            self._bounds.learn_at_least(leaf(first.kind, first.index, first.axis), max(low))
+        self.unified[second] = leaf(first.kind, first.index, first.axis)
+        self._answers.clear()
+
+    def concrete(self, extent: Extent, what: str) -> int:
+        """The number that the size has in this call; the program then serves only this value of it."""
+        if isinstance(extent, int):
+            return extent
+        value = self.hint(extent)
+        if value is None:
+            raise TraceError(
+                f"{what}: a size known only when the program runs; a size known before is needed{at(user_line())}"
+            )
+        self.guard("==", extent, value)
+        return value
+
+
+def _seniority(symbol: Leaf) -> tuple[int, int, int]:
+    return ({"extent": 0, "int": 1, "runtime": 2}[symbol.kind], symbol.index, symbol.axis)
+
+
+def _presentable(relation: Relation, difference: Extent) -> tuple[Extent, Extent]:
+    """``0 relation difference`` with the negative terms moved to the left, constants included: ``2 <= n``, ``n == m``."""
+    rest, constant = split_constant(difference)
+    assert isinstance(rest, DimExpr)
+    left: Extent = 0
+    right: Extent = 0
+    for monomial, coefficient in rest.terms:
+        term = DimExpr(((monomial, abs(coefficient)),))
+        if coefficient > 0:
+            right = term if isinstance(right, int) else right + term
+        else:
+            left = term if isinstance(left, int) else left + term
+    if isinstance(left, int) or (constant < 0 and not isinstance(right, int)):
+        left = -constant if isinstance(left, int) else left - constant
+    elif isinstance(right, int):
+        right = constant
+    else:
+        right = right + constant
+    return (right, left) if relation == "==" and isinstance(left, int) else (left, right)

@@ -1,0 +1,396 @@
+"""The array that a function sees while it is traced: a variable with NumPy's interface.
+
+In: what the function does to it. Out: operations of the running trace; views and in-place writes mean what they mean
+in NumPy, through the cells of ``tenferro.tracer.cells``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from tenferro.tracer import build, complaints
+from tenferro.tracer.api.methods import ArrayMethods
+from tenferro.tracer.api.record import API
+from tenferro.tracer.cells import AnyArray, Cell, Part, Step, Stretched, is_contiguous
+from tenferro.tracer.dim import Dim, make_dim, shape_of
+from tenferro.tracer.dims import Extent, product
+from tenferro.tracer.errors import DtypeError, MutationError, ShapeError, TraceError
+from tenferro.tracer.lines import at, user_line
+from tenferro.tracer.program import ArrayType, DimScalar, Literal, Operand
+from tenferro.tracer.trace import Trace, current_trace, is_tenferro_array
+
+INT64 = np.dtype(np.int64)
+BOOL = np.dtype(np.bool_)
+_WEAK_KINDS: dict[str, type] = {"i": int, "u": int, "f": float, "c": complex}
+
+
+class TracedArray(ArrayMethods):
+    """A variable: it holds a cell, or is a view (``step``) of ``parent``'s. ``scalar`` marks what NumPy would return
+    as a NumPy scalar: in-place operators rebind it."""
+
+    __slots__ = ("_cached", "_cell", "_contiguous", "_parent", "_scalar", "_seen", "_step", "_writeable", "type")
+    __array_priority__ = 1000.0
+    type: ArrayType
+
+    def __init__(
+        self, cell: Cell, type_: ArrayType, parent: TracedArray | None = None, step: Step | None = None, scalar: bool = False
+    ) -> None:
+        self._cell = cell
+        self.type = type_
+        self._parent = parent
+        self._step = step
+        self._scalar = scalar
+        self._cached: Operand | None = None
+        self._seen = -1
+        self._contiguous = True
+        self._writeable = True
+        if parent is not None and step is not None:
+            self._contiguous = is_contiguous(step, parent._contiguous, parent.type.shape)
+            self._writeable = parent._writeable and not isinstance(step, Stretched | Part)
+
+    @property
+    def __class__(self) -> type:
+        return np.ndarray
+
+    @__class__.setter
+    def __class__(self, value: type) -> None:
+        raise TypeError("a traced array's class cannot be changed")
+
+    # -- values ------------------------------------------------------------------------------------------------------
+
+    def live_trace(self) -> Trace:
+        """The trace it belongs to; a LeakError names where it was made if that has ended or is not this one."""
+        trace = self._cell.trace
+        if not trace.alive or current_trace() is not trace:
+            raise complaints.leaked(self)
+        return trace
+
+    def read(self) -> Operand:
+        """The operand that has its value now."""
+        cell = self._cell
+        if self._parent is None:
+            return cell.value if cell.value is not None and not cell.elements else cell.read()
+        if self._seen != cell.version or self._cached is None:
+            assert self._step is not None
+            self._cached = self._step.read(cell.trace, self._parent.read())
+            self._seen = cell.version
+        return self._cached
+
+    def known(self) -> AnyArray | None:
+        """The ndarray behind it (a NumPy view where this is one), if the trace has made every element itself."""
+        if self._parent is None or self._cell.known is None:
+            return self._cell.known
+        base = self._parent.known()
+        assert base is not None and self._step is not None
+        return self._step.of(base)
+
+    def view(self, step: Step, shape: tuple[Extent, ...], dtype: np.dtype[Any] | None = None) -> TracedArray:
+        """Another array over the same memory."""
+        type_ = ArrayType(self.type.dtype if dtype is None else dtype, shape, self.type.weak)
+        return TracedArray(self._cell, type_, self, step)
+
+    def store(self, value: Operand) -> None:
+        """Write the whole of this array; ``value`` has its dtype, and its shape or rank 0."""
+        self.check_writeable()
+        cell = self._cell
+        cell.become_traced()
+        trace = cell.trace
+        node: TracedArray = self
+        while node._parent is not None:
+            step = node._step
+            assert step is not None and not isinstance(step, Stretched | Part)
+            value = step.write(trace, node._parent.read(), value)
+            node = node._parent
+        if node is self:
+            value = build.broadcast(trace, value, self.type.shape)
+        cell.set(value)
+
+    def check_writeable(self) -> None:
+        """Raise unless the function may write here."""
+        self.live_trace()
+        cell = self._cell
+        if cell.origin is not None and not cell.donated:
+            raise MutationError(
+                f"write: {cell.origin} is not the function's own; write into {cell.origin}.copy(), or donate the "
+                f"argument (donate_argnums){at(user_line())}"
+            )
+        if not self._writeable:
+            raise MutationError(
+                f"write: the array is a read-only view (broadcast, real or imag); write into a copy{at(user_line())}"
+            )
+
+    # -- attributes --------------------------------------------------------------------------------------------------
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.type.dtype
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        return shape_of(self.live_trace(), self.type.shape)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.type.shape)
+
+    @property
+    def size(self) -> Any:
+        return make_dim(self.live_trace(), product(self.type.shape))
+
+    @property
+    def itemsize(self) -> int:
+        return self.type.dtype.itemsize
+
+    @property
+    def nbytes(self) -> Any:
+        return self.size * self.itemsize
+
+    @property
+    def device(self) -> str:
+        return "cpu"
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        """``tenferro.numpy``: found by name when asked, since this folder imports nothing above it."""
+        import importlib
+
+        return importlib.import_module("tenferro.numpy")
+
+    def _call(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        if self._cell.known is None:
+            return API[name].function(*args, **kwargs)
+        from tenferro.tracer.dispatch import call
+
+        return call(name, args, kwargs)
+
+    # -- writes ------------------------------------------------------------------------------------------------------
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        from tenferro.tracer.dispatch import set_item
+
+        set_item(self, key, value)
+
+    def fill(self, value: Any) -> None:
+        """Write one value everywhere."""
+        self[...] = value
+
+    def _inplace(self, name: str, other: Any) -> Any:
+        if self._scalar:
+            return self._call(name, self, other)
+        from tenferro.tracer.dispatch import update_in_place
+
+        return update_in_place(self, name, other)
+
+    def __iadd__(self, other: Any) -> Any:
+        return self._inplace("add", other)
+
+    def __isub__(self, other: Any) -> Any:
+        return self._inplace("subtract", other)
+
+    def __imul__(self, other: Any) -> Any:
+        return self._inplace("multiply", other)
+
+    def __itruediv__(self, other: Any) -> Any:
+        return self._inplace("divide", other)
+
+    def __ifloordiv__(self, other: Any) -> Any:
+        return self._inplace("floor_divide", other)
+
+    def __imod__(self, other: Any) -> Any:
+        return self._inplace("remainder", other)
+
+    def __ipow__(self, other: Any) -> Any:
+        return self._inplace("power", other)
+
+    def __imatmul__(self, other: Any) -> Any:
+        return self._inplace("matmul", other)
+
+    def __iand__(self, other: Any) -> Any:
+        return self._inplace("bitwise_and", other)
+
+    def __ior__(self, other: Any) -> Any:
+        return self._inplace("bitwise_or", other)
+
+    def __ixor__(self, other: Any) -> Any:
+        return self._inplace("bitwise_xor", other)
+
+    # -- what only a concrete value has ------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        if not self.type.shape:
+            raise ShapeError(f"len: an array of rank 0; rank 1 or more is needed{at(user_line())}")
+        return self.live_trace().concrete(self.type.shape[0], "len")
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self.type.shape:
+            raise ShapeError(f"iteration: an array of rank 0; rank 1 or more is needed{at(user_line())}")
+        return (self[k] for k in range(len(self)))
+
+    def _number(self, asked: str) -> Any:
+        """The scalar itself where the trace has made it."""
+        self.live_trace()
+        known = self.known()
+        if known is None:
+            raise complaints.concrete(asked)
+        return known
+
+    def __bool__(self) -> bool:
+        return bool(self._number("bool"))
+
+    def __int__(self) -> int:
+        return int(self._number("int"))
+
+    def __float__(self) -> float:
+        return float(self._number("float"))
+
+    def __complex__(self) -> complex:
+        return complex(self._number("complex"))
+
+    def __index__(self) -> int:
+        self.live_trace()
+        known = self.known()
+        if known is None:
+            raise complaints.index()
+        return known.__index__()
+
+    def item(self, *args: Any) -> Any:
+        """The Python scalar; only of arrays that the trace itself has made."""
+        return self._number("item").item(*args)
+
+    def tolist(self) -> Any:
+        """Nested lists; only of arrays that the trace itself has made."""
+        return self._number("tolist").tolist()
+
+    def tobytes(self, order: Any = "C") -> bytes:
+        """The bytes; only of arrays that the trace itself has made."""
+        return bytes(self._number("tobytes").tobytes(order))
+
+    def __contains__(self, value: Any) -> bool:
+        self.live_trace()
+        known = self.known()
+        if known is None:
+            raise complaints.concrete("in")
+        return value in known
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> AnyArray:
+        self.live_trace()
+        known = self.known()
+        if known is None:
+            raise complaints.untraced_use()
+        return np.array(known, dtype)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        from tenferro.tracer.dispatch import array_ufunc
+
+        return array_ufunc(ufunc, method, *inputs, **kwargs)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        from tenferro.tracer.dispatch import array_function
+
+        return array_function(function, args, kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        message = f"ndarray.{name}: not available on a traced value"
+        if hasattr(np, name):
+            message += f"; numpy.{name} may be, or tn.callback on concrete arrays"
+        raise AttributeError(f"{message}{at(user_line())}")
+
+    def __repr__(self) -> str:
+        return f"<traced {self.type}>"
+
+    def __format__(self, spec: str) -> str:
+        return repr(self)
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self.copy()
+
+    __copy__ = ArrayMethods.copy
+
+    def __reduce__(self) -> Any:
+        raise TraceError(f"pickle: a traced value has no elements yet; pickle concrete arrays{at(user_line())}")
+
+
+def fresh(trace: Trace, value: Operand, *, scalar: bool | None = None) -> TracedArray:
+    """A new variable that holds an operand; rank 0 is what NumPy would return as a scalar, unless told otherwise."""
+    return TracedArray(Cell(trace, value), value.type, None, None, not value.type.shape if scalar is None else scalar)
+
+
+def from_known(trace: Trace, array: AnyArray, fill: Any = None) -> TracedArray:
+    """A known cell: NumPy goes on computing with it until a traced value is written into it."""
+    cell = Cell(trace, None, array)
+    cell.fill = fill
+    cell.line = user_line()
+    return TracedArray(cell, ArrayType(array.dtype, array.shape))
+
+
+def captured(trace: Trace, array: Any) -> TracedArray:
+    """The variable of an array from outside, one for each array: the program reads it at every call."""
+    value = trace.capture(array)
+    known = trace.variables.get(id(array))
+    if known is None:
+        cell = Cell(trace, value)
+        cell.origin = "a captured array"
+        cell.input = value
+        known = trace.variables[id(array)] = TracedArray(cell, value.type)
+    assert isinstance(known, TracedArray)
+    return known
+
+
+def operand(trace: Trace, x: Any, name: str) -> tuple[Operand, Any]:
+    """The operand that ``x`` is to the program, and its part in promotion: a dtype, or int, float, complex if weak."""
+    kind = type(x)
+    if kind is TracedArray:
+        if x._cell.trace is not trace:
+            x.live_trace()
+        value, declared = x.read(), x.type
+        if value.type.dtype != declared.dtype:
+            raise complaints.internal(f"{name}: a variable of {declared} reads as {value.type}")
+        return value, _WEAK_KINDS[declared.dtype.kind] if declared.weak else declared.dtype
+    if kind is float:
+        return Literal(x, np.dtype(np.float64)), float
+    if kind is int:
+        return Literal(x, INT64), int
+    if kind is complex:
+        return Literal(x, np.dtype(np.complex128)), complex
+    if kind is bool:
+        return Literal(x, BOOL), BOOL
+    if kind is Dim:
+        x.live_trace()
+        expr = trace.canonical(x.expr)
+        return (Literal(expr, INT64) if isinstance(expr, int) else DimScalar(expr, INT64)), int
+    array = as_traced(trace, x, name)
+    return operand(trace, array, name) if isinstance(array, TracedArray) else (build.literal(x, x.dtype), x.dtype)
+
+
+def as_traced(trace: Trace, x: Any, name: str) -> Any:
+    """``x`` as a traced array: what is one already stays, arrays from outside are captured, lists are stacked.
+
+    Python scalars, Dims and NumPy scalars become arrays of rank 0."""
+    if type(x) is TracedArray:
+        x.live_trace()
+        return x
+    if isinstance(x, np.ndarray) or is_tenferro_array(x):
+        return captured(trace, x)
+    if isinstance(x, np.generic):
+        from tenferro.tracer.trace import check_dtype
+
+        check_dtype(x.dtype, name)
+        return fresh(trace, build.literal(x, x.dtype))
+    if isinstance(x, list | tuple):
+        from tenferro.tracer.api.creation import stack_nested
+
+        return stack_nested(trace, x, name)
+    if type(x) in (bool, int, float, complex, Dim):
+        value, kind = operand(trace, x, name)
+        result = fresh(trace, value)
+        if kind is not BOOL:
+            result.type = ArrayType(value.type.dtype, (), True)
+        return result
+    raise DtypeError(
+        f"{name}: an argument of class {type(x).__module__}.{type(x).__qualname__}; an array or a number is "
+        f"needed{at(user_line())}"
+    )

@@ -1,0 +1,211 @@
+"""NumPy's creation functions while a trace runs, since they take no part in dispatch.
+
+In: nothing; ``wrapped()`` is held while a function is traced. Out: ``numpy.zeros(n)`` and its kin make variables of the
+trace, and ``numpy.random`` refuses to freeze its numbers. Only user code in the tracing thread is served: NumPy's own
+code, this package and other threads get NumPy's functions.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from types import FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from tenferro.tracer.api.record import API
+from tenferro.tracer.config import config
+from tenferro.tracer.dim import Dim
+from tenferro.tracer.errors import TraceError
+from tenferro.tracer.lines import at, user_line
+from tenferro.tracer.trace import current_trace, is_tenferro_array
+from tenferro.tracer.traced import TracedArray, from_known
+
+CREATION = ("zeros", "ones", "empty", "full", "arange", "linspace", "eye", "identity", "tri", "indices")
+CONVERSION = ("array", "asarray", "asanyarray", "ascontiguousarray")
+# These take an array and so take part in dispatch, unless the array is one from outside.
+FROM_OUTSIDE = ("zeros_like", "ones_like", "empty_like", "full_like", "copy")
+_NOT_RANDOM = frozenset({"test", "get_state", "set_state", "seed"})
+
+_lock = threading.RLock()
+_running = 0
+_originals: list[tuple[ModuleType, str, Any]] = []
+
+
+def _serves(depth: int) -> bool:
+    """Whether the caller is user code in a thread that traces."""
+    if current_trace() is None:
+        return False
+    module = sys._getframe(depth).f_globals.get("__name__", "")
+    return not module.startswith(("numpy.", "tenferro."))
+
+
+def _holds(x: Any, of: Callable[[Any], bool]) -> bool:
+    if type(x) in (tuple, list):
+        return any(_holds(i, of) for i in x)
+    return of(x)
+
+
+def _is_symbolic(x: Any) -> bool:
+    return type(x) is Dim or type(x) is TracedArray
+
+
+def _is_outside(x: Any) -> bool:
+    return isinstance(x, np.ndarray) or is_tenferro_array(x)
+
+
+def _creating(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    """Creation: a known cell from numbers, an operation of the program from Dims."""
+
+    @wraps(original)
+    def create(*args: Any, **kwargs: Any) -> Any:
+        if not _serves(2):
+            return original(*args, **kwargs)
+        symbolic = any(_holds(x, _is_symbolic) for x in (*args, *kwargs.values()))
+        if symbolic or name in ("zeros", "ones", "full", "empty"):
+            return API[name].function(*args, **kwargs)
+        return _known(original(*args, **kwargs))
+
+    return create
+
+
+def _known(made: Any) -> Any:
+    trace = current_trace()
+    assert trace is not None
+    if isinstance(made, tuple):
+        return tuple(_known(i) for i in made)
+    return from_known(trace, made) if isinstance(made, np.ndarray) else made
+
+
+def _converting(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    """Conversion: what holds no traced value, Dim or outside array is NumPy's, at once. ``asarray`` of an outside
+    array that needs no conversion is that array, as in NumPy."""
+
+    @wraps(original)
+    def convert(*args: Any, **kwargs: Any) -> Any:
+        if not _serves(2):
+            return original(*args, **kwargs)
+        first = args[0] if args else kwargs.get("a", kwargs.get("object"))
+        if _holds(first, _is_symbolic):
+            return API[name].function(*args, **kwargs)
+        if not _holds(first, _is_outside):
+            return _known(original(*args, **kwargs))
+        if name in ("asarray", "asanyarray", "ascontiguousarray") and isinstance(first, np.ndarray):
+            made = original(*args, **kwargs)
+            if made is first:
+                return made
+        return API[name].function(*args, **kwargs)
+
+    return convert
+
+
+def _frozen(name: str) -> Callable[..., Any]:
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        raise TraceError(
+            f"numpy.random.{name}: inside a traced function its numbers would be drawn once and frozen; tn.random, with a "
+            f"key argument, draws at each call{at(user_line())}"
+        )
+
+    return refuse
+
+
+def _randomness(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    refuse = _frozen(name)
+
+    @wraps(original)
+    def draw(*args: Any, **kwargs: Any) -> Any:
+        return refuse() if current_trace() is not None else original(*args, **kwargs)
+
+    return draw
+
+
+def _random_functions() -> Iterator[str]:
+    for name in np.random.__all__:
+        if name not in _NOT_RANDOM and not isinstance(getattr(np.random, name), type | ModuleType):
+            yield name
+
+
+def _install() -> None:
+    replaced: list[tuple[ModuleType, str, Any]] = []
+    for name in (*CREATION, *CONVERSION, *FROM_OUTSIDE):
+        original = getattr(np, name)
+        make = _creating if name in CREATION else _converting
+        replaced.append((np, name, make(name, original)))
+    for name in _random_functions():
+        replaced.append((np.random, name, _randomness(name, getattr(np.random, name))))
+    for module, name, replacement in replaced:
+        _originals.append((module, name, getattr(module, name)))
+        setattr(module, name, replacement)
+
+
+def _restore() -> None:
+    while _originals:
+        module, name, original = _originals.pop()
+        setattr(module, name, original)
+
+
+@contextmanager
+def wrapped() -> Iterator[None]:
+    """Hold NumPy's creation functions wrapped; traces in several threads share one wrapping, the last one ends it."""
+    global _running
+    if not config().wrap_numpy:
+        yield
+        return
+    with _lock:
+        if _running == 0:
+            _install()
+        _running += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _running -= 1
+            if _running == 0:
+                _restore()
+
+
+# -- generators ------------------------------------------------------------------------------------------------------
+
+
+def _reachable(function: Any) -> Iterator[tuple[str, Any]]:
+    """Names and values that the function's own code reaches: closure, named globals, attributes of ``self``."""
+    owner = getattr(function, "__self__", None)
+    plain = getattr(function, "__func__", function)
+    if owner is not None:
+        yield from ((f"self.{k}", v) for k, v in getattr(owner, "__dict__", {}).items())
+    if not isinstance(plain, FunctionType):
+        return
+    for name, cell in zip(plain.__code__.co_freevars, plain.__closure__ or (), strict=False):
+        try:
+            yield name, cell.cell_contents
+        except ValueError:  # a variable that is not bound yet
+            continue
+    for name in plain.__code__.co_names:
+        if name in plain.__globals__:
+            yield name, plain.__globals__[name]
+
+
+@contextmanager
+def watched_generators(function: Any) -> Iterator[None]:
+    """Raise afterwards if a NumPy Generator that the function reaches has drawn numbers."""
+    before = [
+        (name, g, repr(_state(g))) for name, g in _reachable(function)
+        if isinstance(g, np.random.Generator | np.random.RandomState)
+    ]  # fmt: skip
+    yield
+    for name, generator, state in before:
+        if repr(_state(generator)) != state:
+            raise TraceError(
+                f"{name}: a NumPy random generator drew numbers inside a traced function; they would be drawn once and "
+                f"frozen; tn.random, with a key argument, draws at each call"
+            )
+
+
+def _state(generator: Any) -> Any:
+    if isinstance(generator, np.random.Generator):
+        return generator.bit_generator.state
+    return [x.tolist() if isinstance(x, np.ndarray) else x for x in generator.get_state(legacy=True)]
