@@ -276,6 +276,11 @@ class RegionBuilder:
         assert isinstance(form, Reduction)
         arg = self.at_row(self.operand(number, instruction.inputs[0], Level.ROW))
         dtype = instruction.types[0].dtype
+        if form.kind == "moments" and self.nodes[arg].dtype.kind == "c":
+            # |z - mean|**2 is the sum of its parts' squared deviations.
+            parts = [self.add(Apply(op, Params(), (arg,), dtype, number)) for op in (pointwise.real, pointwise.imag)]
+            spreads = tuple(self.add(Reduce("moments", p, dtype, number)) for p in parts)
+            return self.add(Apply(pointwise.add, Params(), spreads, dtype, number))
         wide = accumulator(self.nodes[arg].dtype)
         if wide == self.nodes[arg].dtype or form.kind not in ("sum", "prod", "moments"):
             return self.add(Reduce(form.kind, arg, dtype, number))
@@ -309,7 +314,7 @@ class RegionBuilder:
 
     def store(self, slot: int) -> None:
         node = self.values[slot]
-        if self.context.clusters.level[slot] is Level.ROW:
+        if self.context.clusters.level.get(slot, Level.ROW) is Level.ROW:
             node = self.at_row(node)
         self.stores.append(Store(slot, node))
 

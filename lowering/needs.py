@@ -20,13 +20,15 @@ MAX_RECOMPUTED = 4
 class Needs:
     """``memory``: slots whose array must exist. ``fills``: views of scalars whose array must exist.
     ``virtual``: slots without an array, computed anew in every region that reads them. ``reads``: readers of a slot
-    outside its region. ``dropped``: slots read through a view that drops an axis, which no window can follow."""
+    outside its region. ``dropped`` and ``reshaped``: slots read through a view that drops an axis, which no window can
+    follow, or that splits or merges axes, which no index map can."""
 
     memory: set[int] = field(default_factory=set)
     fills: set[int] = field(default_factory=set)
     virtual: set[int] = field(default_factory=set)
     reads: dict[int, int] = field(default_factory=dict)
     dropped: set[int] = field(default_factory=set)
+    reshaped: set[int] = field(default_factory=set)
 
 
 def needs(program: ExecProgram, references: References, clusters: Clusters) -> Needs:
@@ -85,6 +87,8 @@ def _count_reads(found: Needs, references: References, clusters: Clusters, numbe
             if isinstance(root, Slot):
                 if reference.affine.drops:
                     found.dropped.add(root.index)
+                if reference.reshape:
+                    found.reshaped.add(root.index)
                 found.reads[root.index] = found.reads.get(root.index, 0) + 1
 
 
@@ -100,7 +104,7 @@ def _choose_virtual(found: Needs, program: ExecProgram, references: References, 
             continue
         if is_iota(instruction):
             found.virtual.add(slot)
-        elif slot in found.reads and slot in clusters.level and clusters.level[slot] is Level.ROW:
+        elif slot in found.reads and slot not in found.reshaped and clusters.level.get(slot) is Level.ROW:
             if _is_window(instruction) and found.reads[slot] == 1 and slot not in inside_uses and slot not in found.dropped:
                 found.virtual.add(slot)
             elif _is_cheap(found, references, clusters, number, instruction):
