@@ -6,18 +6,17 @@ handler is set on the array alone, never installed for NumPy. The allocator itse
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tenferro.engines.cpu import native
 from tenferro.engines.cpu.native_memory import LARGE_BYTES
-from tenferro.tracer.config import config
 from tenferro.tracer.errors import MemoryLimitError
 from tenferro.tracer.lines import SourceLine
 
@@ -28,7 +27,6 @@ HANDLER_NAME = "tenferro"
 _tags: dict[SourceLine, int] = {}
 _lines: list[SourceLine | None] = [None]
 _tags_lock = threading.Lock()
-_start_lock = threading.Lock()
 _empty_array: Callable[..., Any] | None = None
 
 
@@ -56,18 +54,23 @@ def empty(shape: tuple[int, ...], dtype: Any, tag: int = 0) -> np.ndarray[Any, A
         dtype = np.dtype(dtype)
     array: np.ndarray[Any, Any] | None = (_empty_array or _start())(shape, dtype, tag)
     if array is None:
-        raise _limit_error(shape, dtype, tag)
+        raise limit_error(shape, dtype, tag)
     return array
 
 
 def _start() -> Callable[..., Any]:
-    """The native entry, with the pool's bounds set at the first call."""
+    """The native entry, kept at hand for the next calls."""
     global _empty_array
-    with _start_lock:
-        if _empty_array is None:
-            set_bounds(*default_bounds())
-            _empty_array = native.module().empty_array
-        return _empty_array
+    _empty_array = native.module().empty_array
+    return _empty_array
+
+
+def enter(block: native.Block, address: int, threads: int, *arrays: np.ndarray[Any, Any]) -> tuple[Any, ...]:
+    """Run a sealed block that has outputs: (latch, outputs …). Raises MemoryLimitError, about the largest of the outputs."""
+    found: tuple[Any, ...] | None = native.module().enter(address, threads, *arrays)
+    if found is None:
+        raise limit_error(*max(block.outputs, key=lambda o: o[1].itemsize * math.prod(o[0])))
+    return found
 
 
 def line_tag(line: SourceLine | None) -> int:
@@ -84,8 +87,8 @@ def line_tag(line: SourceLine | None) -> int:
 
 
 def _renew_locks() -> None:
-    global _tags_lock, _start_lock
-    _tags_lock, _start_lock = threading.Lock(), threading.Lock()
+    global _tags_lock
+    _tags_lock = threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):
@@ -112,7 +115,6 @@ def live_buffers() -> list[tuple[int, SourceLine | None]]:
 
 def stats() -> PoolStats:
     """The pool's counters."""
-    _start()
     words = np.zeros(8, dtype=np.int64)
     native.function("read_state")(words.ctypes.data)
     live, dead, dead_small, bound, limit, handed_out, reused, mapped = (int(w) for w in words)
@@ -121,7 +123,6 @@ def stats() -> PoolStats:
 
 def trim(bound: int = 0) -> None:
     """Give dead buffers back to the system until at most ``bound`` bytes of large ones are kept."""
-    _start()
     native.function("trim", release_gil=True)(bound)
 
 
@@ -131,21 +132,14 @@ def set_bounds(pool_bytes: int, memory_limit: int) -> None:
 
 
 def default_bounds() -> tuple[int, int]:
-    """``TENFERRO_POOL_BYTES`` or an eighth of the memory, ``TENFERRO_MEMORY_LIMIT`` or all of it (the cgroup's, if less)."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for name in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        try:
-            text = Path(name).read_text().strip()
-        except OSError:
-            continue
-        memory = min(memory, int(text)) if text.isdigit() else memory
-    settings = config()
-    pool = memory // 8 if settings.pool_bytes is None else settings.pool_bytes
-    return pool, memory if settings.memory_limit is None else settings.memory_limit
+    """Bytes of dead and of live large buffers: ``TENFERRO_POOL_BYTES`` or an eighth of the memory, ``TENFERRO_MEMORY_LIMIT`` or
+    all of it."""
+    return native.memory_bounds()
 
 
-def _limit_error(shape: tuple[int, ...], dtype: np.dtype[Any], tag: int) -> MemoryLimitError:
-    wanted = dtype.itemsize * int(np.prod(shape, dtype=object))
+def limit_error(shape: tuple[int, ...], dtype: np.dtype[Any], tag: int = 0) -> MemoryLimitError:
+    """The error for an array that cannot be had, with the largest live buffers and their lines."""
+    wanted = dtype.itemsize * math.prod(shape)
     now = stats()
     largest = ", ".join(f"{size:,} bytes{f' ({line})' if line else ''}" for size, line in live_buffers()[:LISTED])
     line = _lines[tag]
@@ -156,6 +150,6 @@ def _limit_error(shape: tuple[int, ...], dtype: np.dtype[Any], tag: int) -> Memo
 
 
 __all__ = [
-    "LARGE_BYTES", "PoolStats", "default_bounds", "empty", "is_pooled", "line_tag", "live_buffers", "set_bounds", "stats", "tag",
-    "trim",
+    "LARGE_BYTES", "PoolStats", "default_bounds", "empty", "enter", "is_pooled", "limit_error", "line_tag", "live_buffers",
+    "set_bounds", "stats", "tag", "trim",
 ]  # fmt: skip

@@ -7,6 +7,7 @@ Out: ``enter`` and ``empty_array`` (builtins in CPython's fast-call convention),
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -17,9 +18,11 @@ from typing import Any
 import numpy as np
 
 from tenferro.engines.cpu import native_entry, native_memory, native_pool
+from tenferro.engines.cpu.machine import memory_bytes
 from tenferro.engines.cpu.native_language import native_names, translate
 from tenferro.engines.cpu.native_prelude import PRELUDE_SYMBOLS, prelude
 from tenferro.engines.cpu.toolchain import Library, compile_text
+from tenferro.tracer.config import config
 from tenferro.tracer.errors import DtypeError, LoweringError, ShapeError
 
 CLEAN = 2**63 - 1
@@ -53,7 +56,7 @@ class NativeModule:
     """The loaded module: its code, its two builtins, and its memory handler's capsule."""
 
     library: Library
-    enter: Callable[..., int]
+    enter: Callable[..., Any]
     empty_array: Callable[..., Any]
     capsule: Any
 
@@ -70,6 +73,7 @@ def _module() -> NativeModule:
     check_layout()
     library = compile_text(text(), 2, optimize=True, symbols=_symbols())
     _function(library, "initialise_memory")()
+    _function(library, "set_bounds")(*memory_bounds())
     capsule = _handler_capsule(library)
     objects = (np.ndarray, np.dtype, TypeError, RuntimeError, ShapeError, DtypeError, capsule, None, tuple)
     table = (ctypes.c_void_p * len(objects)).from_address(_function(library, "objects_address")())
@@ -78,6 +82,13 @@ def _module() -> NativeModule:
     handlers = [library.address(n) for n in ("lock_memory", "unlock_memory", "after_fork_in_child")]
     _function(library, "watch_forks")(*handlers)
     return NativeModule(library, _builtin(library, "enter"), _builtin(library, "empty_array"), capsule)
+
+
+def memory_bounds() -> tuple[int, int]:
+    """Bytes of dead large buffers to keep, bytes of live ones to allow."""
+    settings = config()
+    pool = memory_bytes() // 8 if settings.pool_bytes is None else settings.pool_bytes
+    return pool, memory_bytes() if settings.memory_limit is None else settings.memory_limit
 
 
 def text() -> str:
@@ -170,14 +181,16 @@ class _Launch:
 class Block:
     """Builds what ``enter`` runs: a template of int64 words, kept alive by this object once sealed.
 
-    Words: [0] how many, [1] launches, [2] patches, [3] flags (bit 0: heavy, the GIL is released), [4] the latch, then each
-    launch (function address, word offset of its parameters, total, grain), each patch (array position, word offset, byte
-    offset), and the parameters. A kernel is ``void f(ptr params, i64 begin, i64 end)`` over items of [0, total), called for
+    Words: [0] how many, [1] launches, [2] patches, [3] flags (bit 0: heavy, the GIL is released), [4] the latch, [5] outputs,
+    [6] word offset of their table, then each launch (function address, word offset of its parameters, total, grain), each patch
+    (array position, or -1 minus an output's index; word offset; byte offset), the parameters, the outputs' table and their
+    descriptions (dtype address, bytes, tag, rank, sizes). A kernel is ``void f(ptr params, i64 begin, i64 end)`` over items of [0, total), called for
     chunks of ``grain``; parameter 0 holds the latch's word offset relative to ``params``. Several threads may run one block."""
 
     def __init__(self, *, heavy: bool = False) -> None:
         self.heavy = heavy
         self._launches: list[_Launch] = []
+        self.outputs: list[tuple[tuple[int, ...], np.dtype[Any], int]] = []
         self.buffer: np.ndarray[Any, np.dtype[np.int64]] | None = None
 
     def add_launch(self, address: int, total: int, grain: int, params: Sequence[int]) -> int:
@@ -189,13 +202,25 @@ class Block:
         return len(self._launches) - 1
 
     def add_patch(self, array_position: int, launch: int, param: int, byte_offset: int = 0) -> None:
-        """At each run, parameter ``param`` of ``launch`` becomes the address of array ``array_position`` plus ``byte_offset``."""
+        """At each run, parameter ``param`` of ``launch`` becomes the data address of array ``array_position`` plus ``byte_offset``.
+
+        Positions count the arrays passed to ``enter``; a negative one is what ``add_output`` returned."""
         target = self._launches[launch]
-        if not 1 <= param < len(target.params) or array_position < 0:
+        if not 1 <= param < len(target.params) or array_position < -len(self.outputs):
             raise ValueError(
-                f"add_patch: array {array_position}, parameter {param}; needed >= 0, and 1 to {len(target.params) - 1}"
+                f"add_patch: array {array_position}, parameter {param}; needed at least {-len(self.outputs)}, "
+                f"and 1 to {len(target.params) - 1}"
             )
         target.patches.append((array_position, param, byte_offset))
+
+    def add_output(self, shape: tuple[int, ...], dtype: np.dtype[Any], tag: int = 0) -> int:
+        """Have every run make a fresh pooled array; returns the array position that patches name it by (negative).
+
+        tag: from ``memory.line_tag``. Raises ValueError for a negative size, more than 64 axes or a dtype that is no number."""
+        if min(shape, default=0) < 0 or len(shape) > native_entry.MAX_RANK or dtype.kind not in "?biufcmM":
+            raise ValueError(f"add_output: {dtype} of shape {shape}; needed numbers, sizes of 0 or more, at most 64 axes")
+        self.outputs.append((tuple(shape), dtype, tag))
+        return -len(self.outputs)
 
     def seal(self) -> int:
         """The template's address. It stays valid while this object lives."""
@@ -211,6 +236,11 @@ class Block:
                 patches += [position, offset + param, byte_offset]
             params += [native_entry.LATCH - offset, *launch.params[1:]]
             offset += len(launch.params)
-        head = [offset, len(self._launches), patch_count, int(self.heavy), CLEAN, 0, 0, 0]
-        self.buffer = np.array([*head, *launches, *patches, *params], dtype=np.int64)
+        outputs = [0] * len(self.outputs)
+        for shape, dtype, tag in self.outputs:
+            outputs += [id(dtype), dtype.itemsize * math.prod(shape), tag, len(shape), *shape]
+        head = [
+            offset + len(outputs), len(self._launches), patch_count, int(self.heavy), CLEAN, len(self.outputs), offset, 0,
+        ]  # fmt: skip
+        self.buffer = np.array([*head, *launches, *patches, *params, *outputs], dtype=np.int64)
         return int(self.buffer.ctypes.data)

@@ -24,8 +24,10 @@ from tenferro.engines.cpu.native_prelude import (
 )
 
 # Words of a block; see Block.
-WORDS, LAUNCHES, PATCHES, FLAGS, LATCH, FIXED_WORDS = 0, 1, 2, 3, 4, 8
+WORDS, LAUNCHES, PATCHES, FLAGS, LATCH, OUTPUTS, OUTPUTS_AT, FIXED_WORDS = 0, 1, 2, 3, 4, 5, 6, 8
 LAUNCH_WORDS, PATCH_WORDS = 4, 3
+# Words of an output's description, before its sizes.
+DESCRIPTOR, BYTES, OUTPUT_TAG, RANK, OUTPUT_WORDS = 0, 8, 16, 24, 4
 HEAVY = 1
 STACK_BYTES = 4096
 
@@ -50,6 +52,10 @@ PyErr_Occurred = Foreign("PyErr_Occurred", "ptr", ())
 PyErr_SetString = Foreign("PyErr_SetString", "void", ("ptr", "ptr"))
 PyErr_NoMemory = Foreign("PyErr_NoMemory", "ptr", ())
 Py_IncRef = Foreign("Py_IncRef", "void", ("ptr",))
+Py_DecRef = Foreign("Py_DecRef", "void", ("ptr",))
+PyTuple_New = Foreign("PyTuple_New", "ptr", ("i64",))
+# Takes over the reference to the item.
+PyTuple_SetItem = Foreign("PyTuple_SetItem", "i32", ("ptr", "i64", "ptr"))
 PyTuple_Size = Foreign("PyTuple_Size", "i64", ("ptr",))
 PyTuple_GetItem = Foreign("PyTuple_GetItem", "ptr", ("ptr", "i64"))
 PyType_IsSubtype = Foreign("PyType_IsSubtype", "i32", ("ptr", "ptr"))
@@ -61,8 +67,8 @@ register_atfork = Foreign("__register_atfork", "i32", ("ptr", "ptr", "ptr", "ptr
 ENTRY_SYMBOLS = ("malloc",)
 PYTHON_SYMBOLS = (
     "PyEval_SaveThread", "PyEval_RestoreThread", "PyErr_CheckSignals", "PyThread_get_thread_ident", "PyLong_AsLongLong",
-    "PyLong_FromLongLong", "PyErr_Occurred", "PyErr_SetString", "PyErr_NoMemory", "Py_IncRef", "PyTuple_Size",
-    "PyTuple_GetItem", "PyType_IsSubtype",
+    "PyLong_FromLongLong", "PyErr_Occurred", "PyErr_SetString", "PyErr_NoMemory", "Py_IncRef", "Py_DecRef",
+    "PyTuple_New", "PyTuple_SetItem", "PyTuple_Size", "PyTuple_GetItem", "PyType_IsSubtype",
 )  # fmt: skip
 # Its place in NumPy's table of API functions (numpy/_core/code_generators/numpy_api.py).
 NEW_FROM_DESCRIPTOR = 94
@@ -75,22 +81,69 @@ def raise_type_error(message: int) -> int:
 
 
 @native
-def fill_patches(block: int, arrays: int, count: int) -> int:
-    """Write the arrays' data addresses into a copied block; 0 with an exception set where an argument is no ndarray."""
+def check_arrays(arrays: int, count: int) -> int:
+    """0 with an exception set where an argument is no exact ndarray."""
     ndarray = load(OBJECTS + NDARRAY)
     position = 0
     while position < count:
         if load(load(arrays + 8 * position) + TYPE_AT) != ndarray:
             return raise_type_error("enter: an argument is not an exact numpy.ndarray; needed one at every array position")
         position += 1
+    return 1
+
+
+@native
+def fill_patches(block: int, arrays: int, count: int) -> int:
+    """Write the data addresses of arrays and outputs into a copied block; 0 with an exception set where one is missing."""
     patch = block + 8 * (FIXED_WORDS + LAUNCH_WORDS * load(block + 8 * LAUNCHES))
     end = patch + 8 * PATCH_WORDS * load(block + 8 * PATCHES)
+    outputs = block + 8 * load(block + 8 * OUTPUTS_AT)
     while patch < end:
         position = load(patch)
-        if position >= count:
-            return raise_type_error("enter: fewer arrays than the block's patches need; needed one for every position")
-        store(block + 8 * load(patch + 8), load(load(arrays + 8 * position) + DATA_AT) + load(patch + 16))
+        if position >= 0:
+            if position >= count:
+                return raise_type_error("enter: fewer arrays than the block's patches need; needed one for every position")
+            array = load(arrays + 8 * position)
+        else:
+            array = load(outputs + 8 * (-1 - position))
+        store(block + 8 * load(patch + 8), load(array + DATA_AT) + load(patch + 16))
         patch += 8 * PATCH_WORDS
+    return 1
+
+
+@native
+def drop_outputs(block: int, made: int) -> int:
+    """Give up the first ``made`` outputs."""
+    outputs = block + 8 * load(block + 8 * OUTPUTS_AT)
+    while made > 0:
+        made -= 1
+        Py_DecRef(load(outputs + 8 * made))
+    return 0
+
+
+@native
+def make_outputs(block: int) -> int:
+    """Make a copied block's output arrays; 1, 0 with an exception set, or -1 where memory cannot be had."""
+    wanted = load(block + 8 * OUTPUTS)
+    outputs = block + 8 * load(block + 8 * OUTPUTS_AT)
+    description = outputs + 8 * wanted
+    made = 0
+    while made < wanted:
+        rank = load(description + RANK)
+        dims = description + 8 * OUTPUT_WORDS
+        size = load(description + BYTES)
+        data = take(size, load(description + OUTPUT_TAG))
+        array = 0
+        if data:
+            array = own_array(data, load(description + DESCRIPTOR), rank, dims, size)
+        if array == 0:
+            drop_outputs(block, made)
+            if data:
+                return 0
+            return -1
+        store(outputs + 8 * made, array)
+        description = dims + 8 * rank
+        made += 1
     return 1
 
 
@@ -112,7 +165,7 @@ def run_launches(block: int, threads: int, thread_state: int) -> int:
 
 @native
 def run_block(block: int, threads: int, arrays: int, count: int) -> int:
-    """Run a copied block and make the result of ``enter``."""
+    """Patch and run a copied block; 0 with an exception set where it did not run to its end."""
     if not fill_patches(block, arrays, count):
         return 0
     if load(block + 8 * FLAGS) & HEAVY:
@@ -123,14 +176,50 @@ def run_block(block: int, threads: int, arrays: int, count: int) -> int:
         result = run_launches(block, threads, GIL_HELD)
     if result == 2:
         PyErr_SetString(load(OBJECTS + RUNTIME_ERROR), "enter: a signal handler forked; needed the parent's threads to finish")
-    if result:
+    return result == 0
+
+
+@native
+def collect(block: int) -> int:
+    """The tuple (latch, outputs …) of a copied block that has run."""
+    wanted = load(block + 8 * OUTPUTS)
+    outputs = block + 8 * load(block + 8 * OUTPUTS_AT)
+    result = PyTuple_New(wanted + 1)
+    if result == 0:
+        return drop_outputs(block, wanted)
+    PyTuple_SetItem(result, 0, PyLong_FromLongLong(atomic_load(block + 8 * LATCH)))
+    made = 0
+    while made < wanted:
+        PyTuple_SetItem(result, made + 1, load(outputs + 8 * made))
+        made += 1
+    return result
+
+
+@native
+def run_copy(block: int, threads: int, arrays: int, count: int) -> int:
+    """All of ``enter`` but the block's copy."""
+    if not check_arrays(arrays, count):
         return 0
-    return PyLong_FromLongLong(atomic_load(block + 8 * LATCH))
+    wanted = load(block + 8 * OUTPUTS)
+    if wanted == 0:
+        if not run_block(block, threads, arrays, count):
+            return 0
+        return PyLong_FromLongLong(atomic_load(block + 8 * LATCH))
+    made = make_outputs(block)
+    if made == -1:
+        Py_IncRef(load(OBJECTS + NONE))
+        return load(OBJECTS + NONE)
+    if made == 0:
+        return 0
+    if not run_block(block, threads, arrays, count):
+        return drop_outputs(block, wanted)
+    return collect(block)
 
 
 @native
 def enter(module: int, arguments: int, count: int) -> int:
-    """``enter(block_address, threads, *arrays) -> latch``."""
+    """``enter(block_address, threads, *arrays)`` → latch; with outputs in the block, the tuple (latch, outputs …), or None
+    where the memory for them cannot be had."""
     if count < 2:
         return raise_type_error("enter: fewer than 2 arguments; needed a block's address and a number of threads")
     template = PyLong_AsLongLong(load(arguments))
@@ -141,12 +230,12 @@ def enter(module: int, arguments: int, count: int) -> int:
     copy = stack(STACK_BYTES)
     if size <= STACK_BYTES:
         memcpy(copy, template, size)
-        return run_block(copy, threads, arguments + 16, count - 2)
+        return run_copy(copy, threads, arguments + 16, count - 2)
     copy = malloc(size)
     if copy == 0:
         return PyErr_NoMemory()
     memcpy(copy, template, size)
-    result = run_block(copy, threads, arguments + 16, count - 2)
+    result = run_copy(copy, threads, arguments + 16, count - 2)
     free(copy)
     return result
 
@@ -201,20 +290,21 @@ def empty_array(module: int, arguments: int, count: int) -> int:
     tag = PyLong_AsLongLong(load(arguments + 16))
     if PyErr_Occurred():
         return 0
+    data = take(size, tag)
+    if data == 0:
+        Py_IncRef(load(OBJECTS + NONE))
+        return load(OBJECTS + NONE)
+    return own_array(data, descriptor, rank, dims, size)
+
+
+@native
+def own_array(data: int, descriptor: int, rank: int, dims: int, size: int) -> int:
+    """A C-ordered array of ``size`` bytes that owns ``data`` through the handler; 0 with an exception set and ``data`` freed."""
     strides = 0
     if size == 0:
         # NumPy gives arrays without elements strides of 0.
         strides = stack(512)
         memset(strides, 0, 512)
-    return own_array(take(size, tag), descriptor, rank, dims, strides)
-
-
-@native
-def own_array(data: int, descriptor: int, rank: int, dims: int, strides: int) -> int:
-    """An array (C-ordered where ``strides`` is 0) that owns ``data`` through the handler; None where ``data`` is 0."""
-    if data == 0:
-        Py_IncRef(load(OBJECTS + NONE))
-        return load(OBJECTS + NONE)
     Py_IncRef(descriptor)
     array = PyArray_NewFromDescr(load(OBJECTS + NDARRAY), descriptor, rank, dims, strides, data, NPY_ARRAY_CARRAY, 0)
     if array == 0:

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
-from pathlib import Path
 
 from tenferro.engines.cpu import native
+from tenferro.engines.cpu.machine import core_count
 from tenferro.engines.cpu.native_pool import MAX_WORKERS
 from tenferro.engines.cpu.native_prelude import HAS_FUTEX
 from tenferro.tracer.config import config
@@ -104,40 +104,4 @@ def default_count() -> int:
     settings = config()
     if settings.num_threads is not None:
         return settings.num_threads
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    quota = cgroup_quota(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"))
-    # Rounded down: a region ends with its slowest thread, and the thread beyond the quota is the one that gets throttled.
-    return max(1, min(cores, int(quota))) if quota is not None else cores
-
-
-def cgroup_quota(membership: Path, root: Path) -> float | None:
-    """The smallest CPU quota, in cores, on this process's way up the cgroup tree (version 2, or version 1's cpu controller);
-    None where there is none."""
-    quotas: list[float] = []
-    try:
-        lines = membership.read_text().splitlines()
-    except OSError:
-        return None
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        if controllers and "cpu" not in controllers.split(","):
-            continue
-        base = root / "cpu" if controllers else root
-        place = Path(path.lstrip("/"))
-        for folder in (place, *place.parents):
-            found = _folder_quota(base / folder)
-            if found is not None:
-                quotas.append(found)
-    return min(quotas, default=None)
-
-
-def _folder_quota(folder: Path) -> float | None:
-    try:
-        if (folder / "cpu.max").exists():
-            quota, period = (folder / "cpu.max").read_text().split()
-        else:
-            quota = (folder / "cpu.cfs_quota_us").read_text().strip()
-            period = (folder / "cpu.cfs_period_us").read_text().strip()
-        return None if quota in ("max", "-1") else int(quota) / int(period)
-    except (OSError, ValueError):
-        return None
+    return core_count()

@@ -1,4 +1,5 @@
 import ctypes
+import gc
 import signal
 import subprocess
 import sys
@@ -9,10 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from tenferro.engines.cpu import native, threads, toolchain
+from tenferro.engines.cpu import memory, native, threads, toolchain
 from tenferro.engines.cpu.native_language import Foreign, Global, NativeSyntaxError, translate
 from tenferro.engines.cpu.native_prelude import FLOAT_CONTROL, IS_ARM
 from tenferro.engines.cpu.toolchain import compile_text
+from tenferro.tracer.errors import MemoryLimitError
 
 if not toolchain.supported():
     pytest.skip("this machine is served by the reference engine", allow_module_level=True)
@@ -181,6 +183,57 @@ def test_block_refuses_what_cannot_run(kernels):
         block.add_patch(0, 0, 2)
     with pytest.raises(ValueError, match="parameter 0"):
         block.add_patch(0, 0, 0)
+    with pytest.raises(ValueError, match="at least 0"):
+        block.add_patch(-1, 0, 1)
+
+
+@pytest.mark.parametrize("heavy", [False, True])
+def test_outputs_are_made_natively(kernels, heavy):
+    block = native.Block(heavy=heavy)
+    x = np.arange(24.0).reshape(2, 3, 4)
+    first, nothing, second = block.add_output((2, 3, 4), x.dtype), block.add_output((0, 5), np.dtype("f4")), block.add_output((24,), x.dtype)
+    for source, target in ((0, first), (first, second)):
+        launch = block.add_launch(kernels.address("scale"), 24, 5, [0, 0, 0])
+        block.add_patch(source, launch, 1)
+        block.add_patch(target, launch, 2)
+    assert (first, nothing, second) == (-1, -2, -3)
+    address = block.seal()
+    results = [memory.enter(block, address, 2, x) for _ in range(3)]
+    for latch, a, b, c in results:
+        assert latch == native.CLEAN
+        assert all(memory.is_pooled(o) and o.flags.owndata and o.flags.writeable for o in (a, b, c))
+        np.testing.assert_array_equal(a, x / 2)
+        np.testing.assert_array_equal(c, x.ravel() / 4)
+        assert (b.shape, b.dtype, b.strides) == ((0, 5), np.float32, (0, 0))
+    assert len({r[1].ctypes.data for r in results}) == 3
+
+
+def test_outputs_die_where_the_run_fails(kernels):
+    gc.collect()
+    before = memory.stats().live
+    x = np.zeros(1 << 16)
+    dtype = np.dtype("f8")
+    references = sys.getrefcount(dtype)
+    for missing in (False, True):
+        block = native.Block()
+        target = block.add_output((1 << 16,), dtype)
+        if not missing:
+            block.add_output((1 << 50,), dtype)
+        launch = block.add_launch(kernels.address("scale"), 1 << 16, 1 << 16, [0, 0, 0])
+        block.add_patch(int(missing), launch, 1)
+        block.add_patch(target, launch, 2)
+        with pytest.raises(TypeError if missing else MemoryLimitError, match="fewer arrays" if missing else "shape .1125899906842624,"):
+            memory.enter(block, block.seal(), 1, x)
+    del block
+    gc.collect()
+    assert memory.stats().live == before
+    assert sys.getrefcount(dtype) == references
+
+
+@pytest.mark.parametrize(("shape", "dtype"), [((-1,), "f8"), ((1,) * 65, "f8"), ((1,), "O"), ((1,), "S3")])
+def test_outputs_that_cannot_be_made_are_refused(shape, dtype):
+    with pytest.raises(ValueError, match="add_output"):
+        native.Block().add_output(shape, np.dtype(dtype))
 
 
 CONTROL = """
@@ -229,7 +282,7 @@ def test_flush_to_zero_of_others_changes_nothing_and_stays(kernels, workers):
 INTERRUPTED = """
 import sys, time
 import numpy as np
-from tenferro.engines.cpu import native, threads
+from tenferro.engines.cpu import memory, native, threads
 from tenferro.engines.cpu.toolchain import compile_text
 heavy, workers = sys.argv[1] == "heavy", int(sys.argv[2])
 library = compile_text('''

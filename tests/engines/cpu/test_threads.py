@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tenferro.engines.cpu import native, threads, toolchain
+from tenferro.engines.cpu import machine, native, threads, toolchain
 from tenferro.engines.cpu.native_prelude import HAS_FUTEX
 from tenferro.engines.cpu.toolchain import compile_text
 
@@ -315,15 +315,15 @@ def write(path: Path, text: str) -> None:
 def test_cgroup_quotas_are_read(tmp_path):
     membership = tmp_path / "cgroup"
     root = tmp_path / "fs"
-    assert threads.cgroup_quota(membership, root) is None
+    assert machine.cgroup_quota(membership, root) is None
     membership.write_text("0::/a/b\n")
-    assert threads.cgroup_quota(membership, root) is None
+    assert machine.cgroup_quota(membership, root) is None
     write(root / "a" / "b" / "cpu.max", "max 100000\n")
-    assert threads.cgroup_quota(membership, root) is None
+    assert machine.cgroup_quota(membership, root) is None
     write(root / "a" / "cpu.max", "250000 100000\n")
-    assert threads.cgroup_quota(membership, root) == 2.5
+    assert machine.cgroup_quota(membership, root) == 2.5
     write(root / "a" / "b" / "cpu.max", "50000 100000\n")
-    assert threads.cgroup_quota(membership, root) == 0.5
+    assert machine.cgroup_quota(membership, root) == 0.5
 
 
 def test_cgroup_version_1_quotas_are_read(tmp_path):
@@ -331,6 +331,6 @@ def test_cgroup_version_1_quotas_are_read(tmp_path):
     membership.write_text("5:memory:/x\n4:cpu,cpuacct:/x\n")
     write(tmp_path / "cpu" / "x" / "cpu.cfs_quota_us", "300000\n")
     write(tmp_path / "cpu" / "x" / "cpu.cfs_period_us", "100000\n")
-    assert threads.cgroup_quota(membership, tmp_path) == 3.0
+    assert machine.cgroup_quota(membership, tmp_path) == 3.0
     write(tmp_path / "cpu" / "x" / "cpu.cfs_quota_us", "-1\n")
-    assert threads.cgroup_quota(membership, tmp_path) is None
+    assert machine.cgroup_quota(membership, tmp_path) is None
