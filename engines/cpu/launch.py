@@ -5,6 +5,7 @@ None of these choices changes bits: every schedule follows the one reduction tre
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +17,7 @@ from tenferro.engines.cpu.layout import Layout, Variant
 from tenferro.engines.cpu.params import BLOCK, BLOCKS, CELLS_POINTER, PART_POINTER, TILE
 from tenferro.engines.cpu.phases import cost
 from tenferro.engines.cpu.rows import MAX_ROW_CHUNKS, PACKED_BLOCK, RowKernel
+from tenferro.engines.cpu.tiles import TILE_COLUMNS
 from tenferro.lowering.region import Gather, Iota, Load, Region, Valid
 
 if TYPE_CHECKING:
@@ -56,9 +58,14 @@ def add_region(binder: Binder, region: Region, prototype: Region) -> float:
     columns = column_layout(region, layout)
     if columns is not None:
         return _add_columns(binder, region, prototype, columns)
-    kernel = binder.kernels.kernel(prototype, variant_of(region, layout, "row"), layout.axis_loops)
+    tiled = tile_layout(region, layout)
+    layout = tiled or layout
+    variant = variant_of(region, layout, "tile" if tiled else "row")
+    kernel = binder.kernels.kernel(prototype, variant, layout.axis_loops)
     words = kernel.writer.params.fill(region, layout, slots, binder.env)
     seconds = _row_seconds(region, layout)
+    if tiled:
+        return _add_tiles(binder, kernel, layout, words, seconds)
     if not region.row_axes:
         return _add_blocks(binder, kernel, layout, words, seconds)
     if _splits(kernel, layout, seconds):
@@ -111,6 +118,33 @@ def _add_blocks(binder: Binder, kernel: Kernel, layout: Layout, words: list[int]
     grain = max(1, min(total, round(GRAIN_SECONDS / (seconds / words[BLOCKS]))))
     _launch(binder, kernel, "row", layout, total, grain, words)
     return seconds * layout.outer_count
+
+
+def tile_layout(region: Region, layout: Layout) -> Layout | None:
+    """The layout with transposed operands marked, where there are any and the tile is worth making."""
+    if region.row_axes or not layout.outer or len(layout.row) != 1 or min(layout.outer[-1].size, layout.row_length) < 8:
+        return None
+    loads = len(layout.accesses) - len(region.stores)
+    accesses = [
+        replace(a, kind="tiled") if k < loads and a.kind == "packed" and a.outer[-1] == a.itemsize else a
+        for k, a in enumerate(layout.accesses)
+    ]
+    if not any(a.kind == "tiled" for a in accesses):
+        return None
+    return replace(layout, accesses=tuple(accesses))
+
+
+def _add_tiles(binder: Binder, kernel: Kernel, layout: Layout, words: list[int], seconds: float) -> float:
+    """Items are tiles."""
+    writer = kernel.writer
+    assert isinstance(writer, RowKernel)
+    inner = layout.outer[-1].size
+    blocks = -(-layout.row_length // TILE_COLUMNS)
+    total = layout.outer_count // inner * -(-inner // writer.tile_rows) * blocks
+    all_seconds = seconds * layout.outer_count
+    grain = max(1, min(total, round(GRAIN_SECONDS / (all_seconds / total))))
+    _launch(binder, kernel, "tiles", layout, total, grain, words)
+    return all_seconds
 
 
 def _splits(kernel: Kernel, layout: Layout, seconds: float) -> bool:

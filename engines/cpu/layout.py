@@ -17,9 +17,10 @@ from typing import Literal, TypeAlias
 from tenferro.lowering.region import Access, Gather, Iota, Load, Region, Valid, ViewStep, Window
 from tenferro.tracer.dims import Environment, evaluate, evaluate_shape
 
-StrideClass = Literal["uniform", "unit", "packed", "masked"]
+StrideClass = Literal["uniform", "unit", "packed", "masked", "tiled"]
 """Of an access along the row: one element for the whole row; neighbours in memory; anything else, which a block-wise
-copy makes neighbours; and a windowed access, which computes an address and a mask per lane."""
+copy makes neighbours; a windowed access, which computes an address and a mask per lane; and one that is contiguous along
+the last outer loop instead, which is transposed tile by tile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +154,7 @@ class Variant:
     row_rank: int
     kinds: tuple[StrideClass, ...]
     loops: tuple[int, ...]  # which loop each axis-dependent node runs along, −1 where its axis has size 1
-    schedule: Literal["row", "split", "column"]
-    streaming: bool = False
+    schedule: Literal["row", "tile", "column"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,8 @@ In: a Region and a Variant. Out: LLVM text with these entries, each ``void (ptr 
 ``sweep{p}``  items are chunks of rows: pass p over one chunk leaves its words in the partial buffer.
 ``close{p}``  items are rows: combine pass p's words, compute the outer level, keep it for the next sweep.
 
+``tiles``     instead of ``row``, where an operand is contiguous along the last outer loop: see ``tiles``.
+
 ``sweep`` and ``close`` together are the *split* schedule: one long row on all threads.
 
 A row's context is an array of words on the stack: addresses of each access's first element, outer indices, the row's
@@ -29,6 +31,7 @@ from tenferro.engines.cpu.params import BLOCK, BLOCKS, CELLS_POINTER, LENGTH, PA
 from tenferro.engines.cpu.phases import arguments, chunk_length, schedule
 from tenferro.engines.cpu.reduce import Chunks, words
 from tenferro.engines.cpu.sweep import PassFunction
+from tenferro.engines.cpu.tiles import tile_entry, tile_rows
 from tenferro.engines.cpu.vector_builder import ModuleText
 from tenferro.lowering.region import Apply, Gather, Load, Reduce, Region, Uniform
 from tenferro.lowering.tree import lanes as tree_lanes
@@ -127,6 +130,17 @@ class RowKernel:
         assert isinstance(node, Reduce)
         return self.region.nodes[node.arg].dtype
 
+    def itemsize(self, access: int) -> int:
+        """Bytes of an element of an access."""
+        kind, k = self.keys[access]
+        node = self.region.nodes[k if kind == "node" else self.region.stores[k].node]
+        return int(node.dtype.itemsize)
+
+    @property
+    def tile_rows(self) -> int:
+        """Rows of a tile: those of the widest tiled element."""
+        return min(tile_rows(self.itemsize(a)) for a, kind in enumerate(self.variant.kinds) if kind == "tiled")
+
     def text(self) -> str:
         functions = [self._prologue()]
         for p in range(len(self.phases.passes)):
@@ -135,7 +149,7 @@ class RowKernel:
             if one.reduces:
                 functions.append(self._close(p))
         functions.append(self._finish())
-        functions.append(self._row())
+        functions.append(tile_entry(self) if self.variant.schedule == "tile" else self._row())
         if self.region.row_axes:
             functions += [self._split_sweep(p) for p in range(len(self.phases.passes))]
             functions += [self._split_close(p) for p, one in enumerate(self.phases.passes) if one.reduces]

@@ -99,17 +99,15 @@ class PassFunction:
         for s in {*self.one.stores, *self.one.saves.values(), *self.one.loads.values()}:
             self._open(self.kernel.keys.index(("store", s)), load=False, length=length)
 
-    def _itemsize(self, access: int) -> int:
-        kind, k = self.kernel.keys[access]
-        node = self.region.nodes[k if kind == "node" else self.region.stores[k].node]
-        return int(node.dtype.itemsize)
-
     def _open(self, access: int, load: bool, length: str) -> None:
-        kind, itemsize = self.kernel.variant.kinds[access], self._itemsize(access)
+        kind, itemsize = self.kernel.variant.kinds[access], self.kernel.itemsize(access)
         if kind == "masked" or (kind == "uniform" and load):
             return
         base = self.code.pointer("%ctx", access)
         lanes = self.kernel.lanes
+        if kind == "tiled":
+            self.streams[access] = Stream(base, itemsize, None)  # the tile's scratch row, which starts at e0
+            return
         if kind == "unit" or (kind == "uniform" and not load):
             # A store that stands still along a row of one element is as good as contiguous.
             pad = self.code.alloca(lanes * itemsize)
@@ -124,7 +122,7 @@ class PassFunction:
 
     def _copy_packed(self, access: int, scratch: str, length: str, pack: bool) -> None:
         code, rank = self.code, self.kernel.variant.row_rank
-        name = copy_function(self.kernel.module, self._itemsize(access), rank, pack)
+        name = copy_function(self.kernel.module, self.kernel.itemsize(access), rank, pack)
         base = code.pointer("%ctx", access)
         sizes = code.at("%P", 8 * self.kernel.params["r", 0])
         strides = code.at("%P", 8 * self.kernel.params["pr", access, 0])

@@ -1,0 +1,131 @@
+"""Tiles for operands that disagree on the inner axis, as in ``x + x.T``.
+
+A ``tiled`` access is contiguous along the last outer loop instead of the row. An item is a tile of ``rows × columns``:
+each tiled access is transposed into scratch memory, whole cache lines at a time, and the rows of the tile then read it as
+if it were contiguous. Row tiles follow one another under one block of columns, so that the pages of the transposed
+operand stay translated.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tenferro.engines.cpu.code import Code
+from tenferro.engines.cpu.params import LENGTH
+from tenferro.engines.cpu.vector_builder import ModuleText
+
+if TYPE_CHECKING:
+    from tenferro.engines.cpu.rows import RowKernel
+
+TILE_BYTES = 128
+"""Bytes of a tile along the operand's contiguous direction: two cache lines, so that a misaligned one is read whole."""
+TILE_COLUMNS = 256
+AHEAD = 32
+"""Columns between a line's prefetch and its use."""
+
+
+def tile_rows(itemsize: int) -> int:
+    return TILE_BYTES // itemsize
+
+
+def tile_entry(kernel: RowKernel) -> str:
+    """``@tiles(params, begin, end)``: item = block of columns * (outer rest * row tiles) + row tile."""
+    code = Code()
+    context = code.alloca(8 * kernel.context_words)
+    rank = kernel.variant.outer_rank
+    tiled = [a for a, kind in enumerate(kernel.variant.kinds) if kind == "tiled"]
+    rows = kernel.tile_rows
+    pitch = TILE_COLUMNS + kernel.lanes
+    scratch = {a: code.alloca(rows * pitch * kernel.itemsize(a)) for a in tiled}
+    length = code.word("%P", LENGTH)
+    inner = code.word("%P", kernel.params["o", rank - 1])
+    outer = "1"
+    for j in range(rank - 1):
+        outer = code.mul(outer, code.word("%P", kernel.params["o", j]))
+    row_tiles = code.emit(f"udiv i64 {code.add(inner, rows - 1)}, {rows}")
+    per_block = code.mul(outer, row_tiles)
+
+    def item(i: str, _: list[str]) -> list[str]:
+        block = code.emit(f"udiv i64 {i}, {per_block}")
+        rest = code.sub(i, code.mul(block, per_block))
+        group = code.emit(f"udiv i64 {rest}, {row_tiles}")
+        first_row = code.mul(code.sub(rest, code.mul(group, row_tiles)), rows)
+        count = code.minimum(rows, code.sub(inner, first_row))
+        e0 = code.mul(block, TILE_COLUMNS)
+        e1 = code.minimum(code.add(e0, TILE_COLUMNS), length)
+        row = code.add(code.mul(group, inner), first_row)
+        code.do(f"call void @prologue(ptr %P, ptr {context}, i64 {row})")
+        for a in tiled:
+            stride = code.word("%P", kernel.params["pr", a, 0])
+            source = code.at(code.pointer(context, a), code.mul(e0, stride))
+            name = transpose_function(kernel.module, kernel.itemsize(a))
+            code.do(
+                f"call void {name}(ptr {scratch[a]}, i64 {pitch * kernel.itemsize(a)}, ptr {source}, i64 {stride}, "
+                f"i64 {count}, i64 {code.sub(e1, e0)})"
+            )
+
+        def one_row(k: str, _: list[str]) -> list[str]:
+            code.do(f"call void @prologue(ptr %P, ptr {context}, i64 {code.add(row, k)})")
+            for a in tiled:
+                here = code.at(scratch[a], code.mul(k, pitch * kernel.itemsize(a)))
+                code.do(f"store ptr {here}, ptr {code.at(context, 8 * a)}, align 8")
+            code.do(f"call void @pass0(ptr %P, ptr {context}, i64 {e0}, i64 {e1}, ptr null, i64 0)")
+            return []
+
+        code.loop(0, count, 1, [], one_row)
+        return []
+
+    code.loop("%begin", "%end", 1, [], item)
+    code.do("ret void")
+    return code.function("define void @tiles(ptr noalias %P, i64 %begin, i64 %end) nounwind")
+
+
+def transpose_function(module: ModuleText, itemsize: int) -> str:
+    """``scratch[r][c] = source[c][r]`` for ``rows × columns`` elements; pitches in bytes."""
+    name = f"@transpose{itemsize}"
+    if (name,) not in module.outlined:
+        module.outlined[(name,)] = (name, None)
+        module.functions.append(_transpose_text(name, itemsize))
+        module.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+    return name
+
+
+def _transpose_text(name: str, itemsize: int) -> str:
+    """Columns four at a time: each element of four neighbouring lines makes one short run of a scratch row."""
+    code = Code()
+    kind = f"i{8 * itemsize}"
+    whole = code.emit("and i64 %columns, -4")
+
+    def move(r: str, lines: list[str], column: str) -> None:
+        near = code.at(code.at("%scratch", code.mul(r, "%pitch")), code.mul(column, itemsize))
+        for k, line in enumerate(lines):
+            value = code.emit(f"load {kind}, ptr {code.at(line, code.mul(r, itemsize))}, align 1")
+            code.do(f"store {kind} {value}, ptr {code.at(near, k * itemsize)}, align 1")
+
+    def columns_from(c: str, count: int) -> None:
+        lines = [code.at("%source", code.mul(code.add(c, k), "%stride")) for k in range(count)]
+
+        def one(r: str, _: list[str]) -> list[str]:
+            move(r, lines, c)
+            return []
+
+        code.loop(0, "%rows", 1, [], one)
+
+    def four(c: str, _: list[str]) -> list[str]:
+        # Neighbouring lines lie a whole row of the operand apart, which no hardware prefetcher follows.
+        for k in range(4):
+            line = code.at("%source", code.mul(code.add(c, AHEAD + k), "%stride"))
+            for part in range(0, TILE_BYTES, 64):
+                code.do(f"call void @llvm.prefetch.p0(ptr {code.at(line, part)}, i32 0, i32 3, i32 1)")
+        columns_from(c, 4)
+        return []
+
+    def single(c: str, _: list[str]) -> list[str]:
+        columns_from(c, 1)
+        return []
+
+    code.loop(0, whole, 4, [], four)
+    code.loop(whole, "%columns", 1, [], single)
+    code.do("ret void")
+    arguments = "(ptr noalias %scratch, i64 %pitch, ptr noalias %source, i64 %stride, i64 %rows, i64 %columns)"
+    return code.function(f"define internal void {name}{arguments} noinline nounwind")
