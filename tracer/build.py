@@ -19,8 +19,23 @@ Shape = tuple[Extent, ...]
 _PYTHON = {"b": bool, "i": int, "u": int, "f": float, "c": complex}
 
 
+_LITERALS: dict[tuple[Any, str], Literal] = {}
+_LITERALS_KEPT = 4096
+
+
 def literal(value: Any, dtype: np.dtype[Any]) -> Literal:
     """A constant with the value that the dtype gives it: ``0.1`` in float32 is ``0.10000000149…``."""
+    if type(value) is not float or not value or value != value:  # zeros of both signs are one key, and NaN is none
+        return _literal(value, dtype)
+    known = _LITERALS.get((value, dtype.char))
+    if known is None:
+        if len(_LITERALS) >= _LITERALS_KEPT:
+            _LITERALS.clear()
+        known = _LITERALS[value, dtype.char] = _literal(value, dtype)
+    return known
+
+
+def _literal(value: Any, dtype: np.dtype[Any]) -> Literal:
     if type(value) is complex and dtype.kind not in "cb":
         value = value.real
     if dtype.kind in "fc" and dtype.char not in "dD":

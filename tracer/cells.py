@@ -143,7 +143,9 @@ class Cell:
     """One array variable. ``origin`` names memory that is not the function's own: an argument or a captured array;
     ``donated`` lets it be written all the same. ``fill`` is set while a known cell holds one value everywhere."""
 
-    __slots__ = ("donated", "elements", "fill", "input", "known", "line", "origin", "symbolic", "trace", "value", "version")
+    __slots__ = (
+        "donated", "elements", "fill", "input", "known", "line", "origin", "symbolic", "trace", "value", "version",
+    )  # fmt: skip
 
     def __init__(self, trace: Trace, value: Operand | None, known: AnyArray | None = None) -> None:
         self.trace = trace

@@ -29,9 +29,7 @@ _CURES = {
 
 def concrete(asked: str) -> TraceError:
     """Python asked for a number of a traced value."""
-    return TraceError(
-        f"{asked}: of a traced value, which has no elements yet; {_CURES[asked]}{at(user_line())}"
-    )
+    return TraceError(f"{asked}: of a traced value, which has no elements yet; {_CURES[asked]}{at(user_line())}")
 
 
 def index() -> TraceError:

@@ -1,8 +1,8 @@
 """What users hold as a size under tracing: a size expression and its value in this call in, Python's int protocol out.
 
 A ``Dim`` answers comparisons from the call being traced and records a ShapeGuard with the user's line; whatever needs
-the number itself (``int``, ``range``, ``hash``, ``%d``, ``math``) pins the size. It is no ``int`` subclass, since C code
-would read the number without a record, but its ``__class__`` says int.
+the number itself (``int``, ``range``, ``hash``, ``%d``, ``math``) pins the size. It is no ``int`` subclass, since C
+code would read the number without a record, but its ``__class__`` says int.
 """
 
 from __future__ import annotations
@@ -119,7 +119,9 @@ class Dim:
 
     def __abs__(self) -> Any:
         trace = self.live_trace()
-        return make_dim(trace, maximum(self.expr, mul(self.expr, -1))) if trace.proves("<=", 0, self.expr) is None else self
+        if trace.proves("<=", 0, self.expr):
+            return self
+        return make_dim(trace, maximum(self.expr, mul(self.expr, -1)))
 
     def __truediv__(self, other: object) -> Any:
         return _scalar("divide", self, other) if _is_number(other) else NotImplemented
@@ -157,7 +159,8 @@ class Dim:
             return bool(self._compare(int(other), relation, swap))
         if relation == "==":
             return False
-        return bool(self._compare(math.ceil(other), "<=", True) if swap else self._compare(math.floor(other), "<=", False))
+        whole = math.ceil(other) if swap else math.floor(other)
+        return bool(self._compare(whole, "<=", swap))
 
     def __eq__(self, other: object) -> Any:
         return self._compare(other, "==", False)

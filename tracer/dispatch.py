@@ -167,9 +167,7 @@ def _call_ufunc(ufunc: np.ufunc, inputs: tuple[Any, ...], kwargs: dict[str, Any]
     for option in ("casting", "order", "subok"):
         kwargs.pop(option, None)
     if kwargs:
-        raise TraceError(
-            f"{ufunc.__name__}: {', '.join(kwargs)}; not available in a traced function{at(user_line())}"
-        )
+        raise TraceError(f"{ufunc.__name__}: {', '.join(kwargs)}; not available in a traced function{at(user_line())}")
     found = BY_NUMPY.get(ufunc)
     if found is None:
         return ufunc_call(ufunc, inputs, out, where, dtype)

@@ -1,4 +1,4 @@
-"""Tracing one call: a function and what its leaves look like in, a SemanticProgram and how to rebuild the result out."""
+"""Tracing one call: a function and its leaves' types in, a SemanticProgram and how to rebuild the result out."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Literal as OneOf, TypeAlias
 import numpy as np
 
 from tenferro.tracer import build
-from tenferro.tracer.api import registry as _registry  # fills the dict of functions
+from tenferro.tracer.api import registry
 from tenferro.tracer.cells import Cell
 from tenferro.tracer.dim import Dim
 from tenferro.tracer.dims import Extent
@@ -18,7 +18,9 @@ from tenferro.tracer.finish import finish
 from tenferro.tracer.program import Operand, SemanticProgram, Value
 from tenferro.tracer.trace import CURRENT, Trace, check_dtype, is_tenferro_array
 from tenferro.tracer.traced import TracedArray, captured
-from tenferro.tracer.wrap import watched_generators, wrapped
+from tenferro.tracer.wrap import wrapped
+
+FUNCTIONS = registry.API  # filled by importing it; traced values look their operators up there
 
 OutLeaf: TypeAlias = tuple[OneOf["array"], int] | tuple[OneOf["size"], Extent] | tuple[OneOf["static"], Any]
 
@@ -87,7 +89,7 @@ def trace_program(
     arguments = [_argument(trace, spec) for spec in leaves]
     token = CURRENT.set(trace)
     try:
-        with wrapped(), watched_generators(function):
+        with wrapped():
             result = rebuild(arguments)
         found, treedef = flatten(result)
         return _Outputs(trace, arguments, leaves).collect(found, treedef)
@@ -139,7 +141,7 @@ class _Outputs:
             return ("static", expr) if isinstance(expr, int) else ("size", expr)
         if isinstance(x, np.ndarray) or is_tenferro_array(x):
             return ("array", self._add(captured(self._trace, x)))
-        if x is None or isinstance(x, int | float | complex | str | bytes | np.generic | np.dtype | type) or _is_static(x):
+        if isinstance(x, int | float | complex | str | bytes | np.generic | np.dtype | type) or _is_static(x):
             return ("static", x)
         raise TraceError(
             f"{self._trace.name}: result of class {type(x).__module__}.{type(x).__qualname__}; arrays, numbers and "

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tenferro.tracer import build
 from tenferro.tracer.dims import DimExpr, Extent
 from tenferro.tracer.program import (
     ArrayType,
     DimScalar,
-    Literal,
     Operand,
     Operation,
     Params,
@@ -67,9 +67,7 @@ class _Renaming:
             return self.value(old)
         if isinstance(old, DimScalar):
             extent = self.extent(old.expr)
-            return Literal(float(extent) if old.dtype.kind == "f" else extent, old.dtype) if isinstance(extent, int) else (
-                DimScalar(extent, old.dtype)
-            )
+            return build.literal(extent, old.dtype) if isinstance(extent, int) else DimScalar(extent, old.dtype)
         return old
 
     def params(self, old: Params) -> Params:

@@ -23,7 +23,7 @@ class SourceLine:
 _INTERNAL: dict[str, bool] = {}
 _LINES: dict[tuple[int, int], tuple[CodeType, SourceLine]] = {}
 _TABLES: dict[int, tuple[CodeType, list[int], list[int]]] = {}
-_LONG_TABLE = 2000  # bytes of line table from which f_lineno, which scans it from the start, costs more than a table of our own
+_LONG_TABLE = 2000  # bytes of line table; f_lineno scans it from the start at each call
 
 
 def _is_internal(name: str) -> bool:
@@ -46,7 +46,7 @@ def _line_number(frame: FrameType) -> int:
 
 
 def user_frame() -> FrameType | None:
-    """The first frame whose module is neither tenferro nor NumPy (module names hold in every install mode, paths do not)."""
+    """The first frame whose module is neither tenferro nor NumPy (names hold in every install mode, paths do not)."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         name = frame.f_globals.get("__name__", "")

@@ -48,7 +48,7 @@ def is_tenferro_array(x: object) -> bool:
 
 
 def check_dtype(dtype: np.dtype[Any], name: str) -> np.dtype[Any]:
-    """The dtype in native byte order; a DtypeError names what no engine computes with (strings, objects, longdouble)."""
+    """The dtype in native byte order; a DtypeError refuses what no engine holds (strings, objects, longdouble)."""
     if dtype.kind not in KINDS or dtype.itemsize > (16 if dtype.kind == "c" else 8):
         raise DtypeError(
             f"{name}: dtype {dtype}; one of bool, int8 to int64, uint8 to uint64, float16 to float64, complex64, "
@@ -302,7 +302,7 @@ def _seniority(symbol: Leaf) -> tuple[int, int, int]:
 
 
 def _presentable(relation: Relation, difference: Extent) -> tuple[Extent, Extent]:
-    """``0 relation difference`` with the negative terms moved to the left, constants included: ``2 <= n``, ``n == m``."""
+    """``0 relation difference`` with negative terms moved to the left, constants included: ``2 <= n``, ``n == m``."""
     rest, constant = split_constant(difference)
     assert isinstance(rest, DimExpr)
     left: Extent = 0

@@ -36,7 +36,12 @@ class TracedArray(ArrayMethods):
     type: ArrayType
 
     def __init__(
-        self, cell: Cell, type_: ArrayType, parent: TracedArray | None = None, step: Step | None = None, scalar: bool = False
+        self,
+        cell: Cell,
+        type_: ArrayType,
+        parent: TracedArray | None = None,
+        step: Step | None = None,
+        scalar: bool = False,
     ) -> None:
         self._cell = cell
         self.type = type_

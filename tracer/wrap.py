@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from types import FunctionType, ModuleType
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -106,8 +106,8 @@ def _converting(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
 def _frozen(name: str) -> Callable[..., Any]:
     def refuse(*args: Any, **kwargs: Any) -> Any:
         raise TraceError(
-            f"numpy.random.{name}: inside a traced function its numbers would be drawn once and frozen; tn.random, with a "
-            f"key argument, draws at each call{at(user_line())}"
+            f"numpy.random.{name}: inside a traced function its numbers would be drawn once and frozen; tn.random, "
+            f"with a key argument, draws at each call{at(user_line())}"
         )
 
     return refuse
@@ -166,46 +166,3 @@ def wrapped() -> Iterator[None]:
             _running -= 1
             if _running == 0:
                 _restore()
-
-
-# -- generators ------------------------------------------------------------------------------------------------------
-
-
-def _reachable(function: Any) -> Iterator[tuple[str, Any]]:
-    """Names and values that the function's own code reaches: closure, named globals, attributes of ``self``."""
-    owner = getattr(function, "__self__", None)
-    plain = getattr(function, "__func__", function)
-    if owner is not None:
-        yield from ((f"self.{k}", v) for k, v in getattr(owner, "__dict__", {}).items())
-    if not isinstance(plain, FunctionType):
-        return
-    for name, cell in zip(plain.__code__.co_freevars, plain.__closure__ or (), strict=False):
-        try:
-            yield name, cell.cell_contents
-        except ValueError:  # a variable that is not bound yet
-            continue
-    for name in plain.__code__.co_names:
-        if name in plain.__globals__:
-            yield name, plain.__globals__[name]
-
-
-@contextmanager
-def watched_generators(function: Any) -> Iterator[None]:
-    """Raise afterwards if a NumPy Generator that the function reaches has drawn numbers."""
-    before = [
-        (name, g, repr(_state(g))) for name, g in _reachable(function)
-        if isinstance(g, np.random.Generator | np.random.RandomState)
-    ]  # fmt: skip
-    yield
-    for name, generator, state in before:
-        if repr(_state(generator)) != state:
-            raise TraceError(
-                f"{name}: a NumPy random generator drew numbers inside a traced function; they would be drawn once and "
-                f"frozen; tn.random, with a key argument, draws at each call"
-            )
-
-
-def _state(generator: Any) -> Any:
-    if isinstance(generator, np.random.Generator):
-        return generator.bit_generator.state
-    return [x.tolist() if isinstance(x, np.ndarray) else x for x in generator.get_state(legacy=True)]

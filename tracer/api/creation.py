@@ -19,8 +19,7 @@ from tenferro.tracer.dim import Dim, as_extent
 from tenferro.tracer.dims import Extent, floordiv, sub
 from tenferro.tracer.errors import DtypeError, ShapeError, TraceError
 from tenferro.tracer.lines import at, user_line
-from tenferro.tracer.ops import layout
-from tenferro.tracer.ops import pointwise as p
+from tenferro.tracer.ops import layout, pointwise as p
 from tenferro.tracer.program import DimScalar, Literal, Operand
 from tenferro.tracer.trace import Trace, check_dtype, is_tenferro_array, running_trace
 from tenferro.tracer.traced import TracedArray, as_traced, captured, from_known, operand
@@ -66,7 +65,9 @@ def _refuse_order(order: Any, name: str) -> None:
         raise TraceError(f"{name}: order {order!r}; results of a traced function are in C order{at(user_line())}")
 
 
-def full(shape: Any, fill_value: Any, dtype: Any = None, order: str = "C", *, device: Any = None, like: Any = None) -> Any:
+def full(
+    shape: Any, fill_value: Any, dtype: Any = None, order: str = "C", *, device: Any = None, like: Any = None
+) -> Any:
     """An array of one value."""
     return _filled("full", shape, fill_value, dtype, order)
 
@@ -104,12 +105,16 @@ def _like(name: str, a: Any, fill_value: Any, dtype: Any, shape: Any) -> TracedA
     return _filled(name, sizes, fill_value, array.dtype if dtype is None else dtype)
 
 
-def zeros_like(a: Any, dtype: Any = None, order: Any = "K", subok: bool = True, shape: Any = None, *, device: Any = None) -> Any:
+def zeros_like(
+    a: Any, dtype: Any = None, order: Any = "K", subok: bool = True, shape: Any = None, *, device: Any = None
+) -> Any:
     """Zeros of the shape and dtype of ``a``."""
     return _like("zeros_like", a, 0, dtype, shape)
 
 
-def ones_like(a: Any, dtype: Any = None, order: Any = "K", subok: bool = True, shape: Any = None, *, device: Any = None) -> Any:
+def ones_like(
+    a: Any, dtype: Any = None, order: Any = "K", subok: bool = True, shape: Any = None, *, device: Any = None
+) -> Any:
     """Ones of the shape and dtype of ``a``."""
     return _like("ones_like", a, 1, dtype, shape)
 
@@ -122,7 +127,14 @@ def empty_like(
 
 
 def full_like(
-    a: Any, fill_value: Any, dtype: Any = None, order: Any = "K", subok: bool = True, shape: Any = None, *, device: Any = None
+    a: Any,
+    fill_value: Any,
+    dtype: Any = None,
+    order: Any = "K",
+    subok: bool = True,
+    shape: Any = None,
+    *,
+    device: Any = None,
 ) -> Any:
     """One value in the shape and dtype of ``a``."""
     return _like("full_like", a, fill_value, dtype, shape)
@@ -133,7 +145,9 @@ def iota(trace: Trace, n: Extent, dtype: np.dtype[Any] = INT64) -> Operand:
     return build.convert(trace, trace.emit1(layout.iota, shape=(n,), axis=0), dtype)
 
 
-def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, *, device: Any = None, like: Any = None) -> Any:
+def arange(
+    start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, *, device: Any = None, like: Any = None
+) -> Any:
     """``start + step * i`` below ``stop``; integer bounds may be Dims."""
     trace = running_trace("arange")
     if stop is None:
@@ -161,7 +175,8 @@ def _concrete_arange(trace: Trace, start: Any, stop: Any, step: Any, dtype: Any)
     numbers = [int(x) if type(x) is Dim else x for x in (start, stop, step)]
     if any(type(x) is TracedArray and x.known() is None for x in numbers):
         raise TraceError(
-            f"arange: a traced bound; the number of elements must be known, numpy.linspace(a, b, n) has it{at(user_line())}"
+            "arange: a traced bound; the number of elements must be known, as in numpy.linspace"
+            f"(a, b, n){at(user_line())}"
         )
     return from_known(trace, np.arange(*(np.asarray(x)[()] for x in numbers), dtype=dtype))
 
@@ -200,7 +215,9 @@ def tri(N: Any, M: Any = None, k: Any = 0, dtype: Any = float, *, like: Any = No
     return _diagonal_mask("tri", N, M, k, dtype, p.less_equal)
 
 
-def eye(N: Any, M: Any = None, k: Any = 0, dtype: Any = float, order: str = "C", *, device: Any = None, like: Any = None) -> Any:  # noqa: N803
+def eye(
+    N: Any, M: Any = None, k: Any = 0, dtype: Any = float, order: str = "C", *, device: Any = None, like: Any = None
+) -> Any:  # noqa: N803
     """Ones on diagonal ``k``."""
     return _diagonal_mask("eye", N, M, k, dtype, p.equal)
 
@@ -253,7 +270,8 @@ def indices(dimensions: Any, dtype: Any = int, sparse: bool = False) -> Any:
     if sparse:
         sizes = [tuple(n if k == a else 1 for k, n in enumerate(shape)) for a in range(rank)]
         return tuple(
-            new(trace, build.convert(trace, trace.emit1(layout.iota, shape=s, axis=a), target)) for a, s in enumerate(sizes)
+            new(trace, build.convert(trace, trace.emit1(layout.iota, shape=s, axis=a), target))
+            for a, s in enumerate(sizes)
         )
     planes = [trace.emit1(layout.iota, shape=(1, *shape), axis=a + 1) for a in range(rank)]
     return new(trace, build.convert(trace, trace.emit1(layout.concatenate, *planes, axis=0), target))
@@ -262,7 +280,9 @@ def indices(dimensions: Any, dtype: Any = int, sparse: bool = False) -> Any:
 # -- conversion ------------------------------------------------------------------------------------------------------
 
 
-def asarray(a: Any, dtype: Any = None, order: Any = None, *, device: Any = None, copy: bool | None = None, like: Any = None) -> Any:
+def asarray(
+    a: Any, dtype: Any = None, order: Any = None, *, device: Any = None, copy: bool | None = None, like: Any = None
+) -> Any:
     """``a`` as a traced array: a copy only where the dtype changes or ``copy`` is True. Arrays from outside become
     inputs of the program; lists of traced values are stacked."""
     return _as_array("asarray", a, dtype, bool(copy))
@@ -318,14 +338,16 @@ def stack_nested(trace: Trace, x: Sequence[Any], name: str) -> TracedArray:
     return join_along_new_axis(trace, name, values, 0, weak=all_weak(keys) and False)
 
 
-def join_along_new_axis(trace: Trace, name: str, values: Sequence[Operand], axis: int, weak: bool = False) -> TracedArray:
+def join_along_new_axis(
+    trace: Trace, name: str, values: Sequence[Operand], axis: int, weak: bool = False
+) -> TracedArray:
     """``stack`` of operands of one dtype; shapes are brought to one."""
     aligned = broadcast_operands(trace, name, values)
     shape = max((v.type.shape for v in aligned), key=len)
-    wide = [
-        build.reshape(trace, build.broadcast(trace, v, shape), (*shape[:axis], 1, *shape[axis:])) for v in aligned
-    ]
-    return new(trace, trace.emit1(layout.concatenate, *wide, axis=axis) if len(wide) > 1 else build.copied(trace, wide[0]))
+    wide = [build.reshape(trace, build.broadcast(trace, v, shape), (*shape[:axis], 1, *shape[axis:])) for v in aligned]
+    return new(
+        trace, trace.emit1(layout.concatenate, *wide, axis=axis) if len(wide) > 1 else build.copied(trace, wide[0])
+    )
 
 
 def _holds_traced(x: Any) -> bool:

@@ -143,7 +143,9 @@ def _sign(trace: Trace, x: Operand) -> Operand:
     """NaN for NaN, else −1, 0 or 1 (0 for −0.0, as NumPy)."""
     dtype = x.type.dtype
     if dtype.kind == "c":
-        raise DtypeError(f"sign: dtype {dtype.name}; not available for complex yet, x / abs(x) is near{at(user_line())}")
+        raise DtypeError(
+            f"sign: dtype {dtype.name}; not available for complex yet, x / abs(x) is near{at(user_line())}"
+        )
     zero, one = build.literal(0, dtype), build.literal(1, dtype)
     positive = trace.emit1(p.less, zero, x)
     if dtype.kind == "u":
@@ -285,7 +287,7 @@ def clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: 
 
 
 def astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Any:
-    """Convert; float to int saturates and NaN gives 0. The result is fresh unless ``copy`` is False and nothing changes."""
+    """Convert; float to int saturates, NaN gives 0. The result is fresh unless ``copy`` is False and nothing changes."""
     from tenferro.tracer.api.creation import dtype_of
     from tenferro.tracer.traced import as_traced
 
@@ -327,7 +329,9 @@ def isreal(x: Any) -> Any:
 def round_(a: Any, decimals: int = 0, out: Any = None) -> Any:
     """Round half to even; only to whole numbers, as a library call."""
     if decimals:
-        raise TraceError(f"round: decimals {decimals}; only 0 is available yet, numpy.rint(x * s) / s is near{at(user_line())}")
+        raise TraceError(
+            f"round: decimals {decimals}; only 0 is available yet, numpy.rint(x * s) / s is near{at(user_line())}"
+        )
     from tenferro.tracer.api.library import ufunc_call
 
     trace = running_trace("round")
@@ -424,8 +428,6 @@ FUNCTIONS: tuple[ApiFunction, ...] = (
     _predicate("iscomplexobj", _is_complex),
     _predicate("isrealobj", lambda x: not _is_complex(x)),
 )
-BY_UFUNC: dict[np.ufunc, ApiFunction] = {
-    f.reference: f for f in FUNCTIONS if isinstance(f.reference, np.ufunc)
-}
+BY_UFUNC: dict[np.ufunc, ApiFunction] = {f.reference: f for f in FUNCTIONS if isinstance(f.reference, np.ufunc)}
 FLOOR_DIVIDE: Callable[..., Any] = BY_UFUNC[np.floor_divide].function
 REMAINDER: Callable[..., Any] = BY_UFUNC[np.remainder].function

@@ -28,8 +28,7 @@ from tenferro.tracer.cells import Box, Place
 from tenferro.tracer.dims import DimExpr, Extent, product
 from tenferro.tracer.errors import BoundsError, DtypeError, ShapeError, TraceError
 from tenferro.tracer.lines import at, user_line
-from tenferro.tracer.ops import layout, library
-from tenferro.tracer.ops import pointwise as p
+from tenferro.tracer.ops import layout, library, pointwise as p
 from tenferro.tracer.program import DimScalar, Literal, Operand
 from tenferro.tracer.slicing import Index, parse
 from tenferro.tracer.trace import Trace, running_trace
@@ -133,9 +132,7 @@ def _merged(trace: Trace, sizes: Sequence[Extent], values: Sequence[Operand]) ->
     for n, value in zip(sizes, values, strict=True):
         size = _number(n)
         wrapped = trace.emit1(p.where, trace.emit1(p.less, value, zero), trace.emit1(p.add, value, size), value)
-        fits = trace.emit1(
-            p.bitwise_and, trace.emit1(p.less_equal, zero, wrapped), trace.emit1(p.less, wrapped, size)
-        )
+        fits = trace.emit1(p.bitwise_and, trace.emit1(p.less_equal, zero, wrapped), trace.emit1(p.less, wrapped, size))
         inside = fits if inside is None else trace.emit1(p.bitwise_and, inside, fits)
         place = wrapped if place is None else trace.emit1(p.add, trace.emit1(p.multiply, place, size), wrapped)
     assert place is not None and inside is not None
@@ -263,7 +260,9 @@ def _set_element(trace: Trace, x: TracedArray, index: Index, value: Operand) -> 
     if place is None or not place:
         return False
     if product(value.type.shape) != 1:
-        raise ShapeError(f"setitem: value of shape {value.type.shape} for one element; a number is needed{at(user_line())}")
+        raise ShapeError(
+            f"setitem: value of shape {value.type.shape} for one element; a number is needed{at(user_line())}"
+        )
     x._cell.set_element(place, build.reshape(trace, value, ()) if value.type.shape else value)
     return True
 
@@ -385,7 +384,8 @@ def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Any:
     k = axis_of(axis, array.ndim, "take_along_axis")
     if chosen.ndim != array.ndim:
         raise ShapeError(
-            f"take_along_axis: indices of rank {chosen.ndim} for rank {array.ndim}; equal ranks are needed{at(user_line())}"
+            f"take_along_axis: indices of rank {chosen.ndim} for rank {array.ndim}; equal ranks are "
+            f"needed{at(user_line())}"
         )
     key: list[Any] = []
     for j in range(array.ndim):

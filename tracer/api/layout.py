@@ -10,11 +10,11 @@ import numpy as np
 from tenferro.tracer import build
 from tenferro.tracer.api.creation import extents_of, join_along_new_axis, new_array
 from tenferro.tracer.api.deliver import deliver, new
-from tenferro.tracer.api.promotion import aligned, broadcast_shapes, converted, result_type, shape_mismatch
+from tenferro.tracer.api.promotion import aligned, broadcast_shapes, converted, result_type, shape_mismatch, sizes_text
 from tenferro.tracer.api.record import ApiFunction
 from tenferro.tracer.cells import Part, Reshaped, Stretched, Transposed
 from tenferro.tracer.dim import as_extent
-from tenferro.tracer.dims import Extent, floordiv, mul, product, shape_text, sub
+from tenferro.tracer.dims import Extent, floordiv, mul, product, sub
 from tenferro.tracer.errors import BoundsError, ShapeError, TraceError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.ops import layout
@@ -71,7 +71,7 @@ def _target_shape(trace: Trace, array: TracedArray, shape: Any) -> tuple[Extent,
         return (*given[:k], missing, *given[k + 1 :])
     if not trace.guard("==", total, rest):
         raise ShapeError(
-            f"reshape: {trace.hint(total)} elements into shape {_numbers(trace, given)}; the numbers must be "
+            f"reshape: {trace.hint(total)} elements into shape {sizes_text(trace, given)}; the numbers must be "
             f"equal{at(user_line())}"
         )
     return given
@@ -96,14 +96,10 @@ def _quotient(
     divides = not trace.guard("==", rest, 0) and trace.guard("==", sub(top, mul(floordiv(top, bottom), bottom)), 0)
     if not divides:
         raise ShapeError(
-            f"reshape: {trace.hint(total)} elements into shape {_numbers(trace, given)} with -1; the product of the "
+            f"reshape: {trace.hint(total)} elements into shape {sizes_text(trace, given)} with -1; the product of the "
             f"other sizes must divide them{at(user_line())}"
         )
     return floordiv(top, bottom)
-
-
-def _numbers(trace: Trace, shape: Sequence[Extent]) -> str:
-    return shape_text([n if trace.hint(n) is None else trace.hint(n) or 0 for n in shape])
 
 
 def ravel(a: Any, order: str = "C") -> Any:
@@ -162,7 +158,9 @@ def moveaxis(a: Any, source: Any, destination: Any) -> Any:
     froms = [axis_of(x, rank, "moveaxis") for x in _tuple(source)]
     tos = [axis_of(x, rank, "moveaxis") for x in _tuple(destination)]
     if len(froms) != len(tos):
-        raise ShapeError(f"moveaxis: {len(froms)} sources, {len(tos)} destinations; equal numbers are needed{at(user_line())}")
+        raise ShapeError(
+            f"moveaxis: {len(froms)} sources, {len(tos)} destinations; equal numbers are needed{at(user_line())}"
+        )
     order = [k for k in range(rank) if k not in froms]
     for to, source_axis in sorted(zip(tos, froms, strict=True)):
         order.insert(to, source_axis)
@@ -200,9 +198,11 @@ def squeeze(a: Any, axis: Any = None) -> Any:
                     f"squeeze: axis {k} of size {trace.hint(array.type.shape[k])}; size 1 is needed{at(user_line())}"
                 )
     shape = tuple(n for k, n in enumerate(array.type.shape) if k not in axes)
-    return array.view(Reshaped(shape), shape) if array._contiguous else array[
-        tuple(0 if k in axes else slice(None) for k in range(array.ndim))
-    ]
+    return (
+        array.view(Reshaped(shape), shape)
+        if array._contiguous
+        else array[tuple(0 if k in axes else slice(None) for k in range(array.ndim))]
+    )
 
 
 def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Any:
@@ -307,7 +307,7 @@ def _rolled(trace: Trace, value: Operand, shift: Any, axis: int) -> Operand:
     if amount == 0 or amount == n:
         return value
     rank = len(value.type.shape)
-    ones, zero = (1,) * rank, (0,) * rank
+    ones = (1,) * rank
     cut = sub(n, amount)
 
     def part(start: Extent, size: Extent) -> Operand:
@@ -315,15 +315,15 @@ def _rolled(trace: Trace, value: Operand, shift: Any, axis: int) -> Operand:
         sizes = tuple(size if k == axis else m for k, m in enumerate(value.type.shape))
         return trace.emit1(layout.slice_, value, starts=starts, steps=ones, sizes=sizes)
 
-    del zero
-    joined = trace.emit1(layout.concatenate, part(cut, amount), part(0, cut), axis=axis)
-    return joined
+    return trace.emit1(layout.concatenate, part(cut, amount), part(0, cut), axis=axis)
 
 
 # -- joining and splitting -------------------------------------------------------------------------------------------
 
 
-def concatenate(arrays: Any, /, axis: Any = 0, out: Any = None, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
+def concatenate(
+    arrays: Any, /, axis: Any = 0, out: Any = None, *, dtype: Any = None, casting: Any = "same_kind"
+) -> Any:
     """Arrays one after another along an axis; sizes on the other axes must be equal."""
     trace = running_trace("concatenate")
     items = _sequence(trace, arrays, "concatenate")

@@ -120,12 +120,16 @@ def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = Fa
     return _call("median", "reduce", a, axis, bool(keepdims), {}, out)
 
 
-def quantile(a: Any, q: Any, axis: Any = None, out: Any = None, *, method: str = "linear", keepdims: Any = False) -> Any:
+def quantile(
+    a: Any, q: Any, axis: Any = None, out: Any = None, *, method: str = "linear", keepdims: Any = False
+) -> Any:
     """One quantile over the axes."""
     return _quantile("quantile", a, q, axis, out, method, keepdims)
 
 
-def percentile(a: Any, q: Any, axis: Any = None, out: Any = None, *, method: str = "linear", keepdims: Any = False) -> Any:
+def percentile(
+    a: Any, q: Any, axis: Any = None, out: Any = None, *, method: str = "linear", keepdims: Any = False
+) -> Any:
     """One percentile over the axes."""
     return _quantile("percentile", a, q, axis, out, method, keepdims)
 

@@ -9,30 +9,25 @@ import numpy as np
 from tenferro.tracer import build
 from tenferro.tracer.api.deliver import deliver, new
 from tenferro.tracer.api.layout import axis_of, moveaxis, permuted, ravel
-from tenferro.tracer.api.promotion import aligned, broadcast_shapes, converted, resolve, result_type
+from tenferro.tracer.api.promotion import aligned, broadcast_shapes, converted, resolve, result_type, sizes_text
 from tenferro.tracer.api.record import ApiFunction
-from tenferro.tracer.dims import Extent, product, shape_text
+from tenferro.tracer.dims import Extent, product
 from tenferro.tracer.errors import ShapeError, TraceError
 from tenferro.tracer.lines import at, user_line
-from tenferro.tracer.ops import library, reductions
-from tenferro.tracer.ops import pointwise as p
+from tenferro.tracer.ops import library, pointwise as p, reductions
 from tenferro.tracer.program import Operand
 from tenferro.tracer.trace import Trace, running_trace
 from tenferro.tracer.traced import as_traced, operand
 
 
-def _numbers(trace: Trace, x: Operand) -> str:
-    hints = [trace.hint(n) for n in x.type.shape]
-    return shape_text([n if h is None else h for n, h in zip(x.type.shape, hints, strict=True)])
-
-
 def _contract(trace: Trace, name: str, a: Operand, b: Operand, k: int, j: int) -> Extent:
     """The size that both contracted axes have, guarded."""
-    n, m = a.type.shape[k], b.type.shape[j]
+    ours, theirs = a.type.shape, b.type.shape
+    n, m = ours[k], theirs[j]
     if not trace.guard("==", n, m):
         raise ShapeError(
-            f"{name}: axis {k % len(a.type.shape)} of the first array {_numbers(trace, a)} has size {trace.hint(n)}, axis "
-            f"{j % len(b.type.shape)} of the second {_numbers(trace, b)} has size {trace.hint(m)}; they must be "
+            f"{name}: axis {k % len(ours)} of a {sizes_text(trace, ours)} has size {trace.hint(n)}, axis "
+            f"{j % len(theirs)} of b {sizes_text(trace, theirs)} has size {trace.hint(m)}; they must be "
             f"equal{at(user_line())}"
         )
     return trace.canonical(n)
@@ -100,12 +95,16 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
         ours, theirs = tuple(range(left.ndim - axes, left.ndim)), tuple(range(axes))
     else:
         first, second = axes
-        ours = tuple(axis_of(k, left.ndim, "tensordot") for k in (first if isinstance(first, tuple | list) else (first,)))
+        ours = tuple(
+            axis_of(k, left.ndim, "tensordot") for k in (first if isinstance(first, tuple | list) else (first,))
+        )
         theirs = tuple(
             axis_of(k, right.ndim, "tensordot") for k in (second if isinstance(second, tuple | list) else (second,))
         )
     if len(ours) != len(theirs):
-        raise ShapeError(f"tensordot: {len(ours)} axes against {len(theirs)}; equal numbers are needed{at(user_line())}")
+        raise ShapeError(
+            f"tensordot: {len(ours)} axes against {len(theirs)}; equal numbers are needed{at(user_line())}"
+        )
     left_rest = [k for k in range(left.ndim) if k not in ours]
     right_rest = [k for k in range(right.ndim) if k not in theirs]
     values = [permuted(left, [*left_rest, *ours]).read(), permuted(right, [*theirs, *right_rest]).read()]

@@ -150,12 +150,24 @@ class ArrayMethods:
         return self._call("mean", self, axis, dtype, out, keepdims, **options)
 
     def var(
-        self, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: bool = False, **options: Any
+        self,
+        axis: Any = None,
+        dtype: Any = None,
+        out: Any = None,
+        ddof: Any = 0,
+        keepdims: bool = False,
+        **options: Any,
     ) -> Any:
         return self._call("var", self, axis, dtype, out, ddof, keepdims, **options)
 
     def std(
-        self, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: bool = False, **options: Any
+        self,
+        axis: Any = None,
+        dtype: Any = None,
+        out: Any = None,
+        ddof: Any = 0,
+        keepdims: bool = False,
+        **options: Any,
     ) -> Any:
         return self._call("std", self, axis, dtype, out, ddof, keepdims, **options)
 

@@ -21,11 +21,13 @@ from tenferro.tracer.traced import as_traced, operand
 
 
 def pad(array: Any, pad_width: Any, mode: str = "constant", *, constant_values: Any = 0) -> Any:
-    """Borders of constant values; ``pad_width`` and ``constant_values`` as in NumPy (one, (before, after), per axis)."""
+    """Borders of constant values; widths and values as in NumPy (one, (before, after), or such a pair for each axis)."""
     trace = running_trace("pad")
     x = as_traced(trace, array, "pad")
     if mode != "constant":
-        raise TraceError(f"pad: mode {mode!r}; 'constant' is available yet, slices and concatenate make others{at(user_line())}")
+        raise TraceError(
+            f"pad: mode {mode!r}; 'constant' is available yet, slices and concatenate make others{at(user_line())}"
+        )
     rank = x.ndim
     widths = [extents_of(pair, "pad") for pair in _pairs(pad_width, rank, "pad_width")]
     values = _pairs(constant_values, rank, "constant_values")
@@ -70,7 +72,9 @@ def _pairs(given: Any, rank: int, what: str) -> list[tuple[Any, Any]]:
         if all(len(pair) == 2 for pair in pairs):
             found = [(pair[0], pair[1]) for pair in pairs]
             return found if len(found) == rank else found * rank
-    raise ShapeError(f"pad: {what} {given!r} for rank {rank}; one pair, or one for each axis, is needed{at(user_line())}")
+    raise ShapeError(
+        f"pad: {what} {given!r} for rank {rank}; one pair, or one for each axis, is needed{at(user_line())}"
+    )
 
 
 FUNCTIONS: tuple[ApiFunction, ...] = (ApiFunction("pad", pad, ("array", "constant_values"), False, np.pad),)

@@ -53,7 +53,9 @@ def _ask(ufunc: np.ufunc, keys: tuple[Key, ...]) -> tuple[Dtype, ...]:
             found = ufunc.resolve_dtypes((*(strong(k) for k in keys), *(None,) * ufunc.nout))
     except TypeError as error:
         names = ", ".join(strong(k).name for k in keys)
-        raise DtypeError(f"{ufunc.__name__}: dtypes {names}; NumPy has no rule for them ({error}){at(user_line())}") from None
+        raise DtypeError(
+            f"{ufunc.__name__}: dtypes {names}; NumPy has no rule for them ({error}){at(user_line())}"
+        ) from None
     return tuple(found)
 
 
@@ -118,19 +120,18 @@ def _join(trace: Trace, name: str, a: Extent, b: Extent, shapes: Sequence[Shape]
     raise shape_mismatch(trace, name, shapes)
 
 
+def sizes_text(trace: Trace, shape: Shape) -> str:
+    """The shape as numbers, with symbols where only the run knows them."""
+    hints = [trace.hint(n) for n in shape]
+    return shape_text([n if h is None else h for n, h in zip(shape, hints, strict=True)])
+
+
 def shape_mismatch(trace: Trace, name: str, shapes: Sequence[Shape]) -> ShapeError:
-    """Shapes as numbers, with the symbols beside them where they differ."""
-    numbers = [shape_text([trace.hint(n) or n if trace.hint(n) is None else _hint(trace, n) for n in s]) for s in shapes]
+    """The error about shapes that do not broadcast."""
     return ShapeError(
-        f"{name}: shapes {' and '.join(numbers)}; they do not broadcast: sizes must be equal or 1 on each "
-        f"axis{at(user_line())}"
+        f"{name}: shapes {' and '.join(sizes_text(trace, s) for s in shapes)}; they do not broadcast: sizes must be "
+        f"equal or 1 on each axis{at(user_line())}"
     )
-
-
-def _hint(trace: Trace, n: Extent) -> int:
-    value = trace.hint(n)
-    assert value is not None
-    return value
 
 
 def aligned(trace: Trace, x: Operand, shape: Shape) -> Operand:

@@ -20,8 +20,7 @@ from tenferro.tracer.dims import Extent, maximum, product, sub
 from tenferro.tracer.errors import DtypeError, ShapeError, TraceError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.op import Op
-from tenferro.tracer.ops import library, reductions
-from tenferro.tracer.ops import pointwise as p
+from tenferro.tracer.ops import library, pointwise as p, reductions
 from tenferro.tracer.program import DimScalar, Operand
 from tenferro.tracer.trace import Trace, running_trace
 from tenferro.tracer.traced import as_traced, operand
@@ -182,9 +181,7 @@ def _require_elements(trace: Trace, name: str, shape: tuple[Extent, ...], axes: 
     )
 
 
-def _extreme(
-    name: str, op: Op, fold: Op, a: Any, axis: Any, out: Any, keepdims: Any, initial: Any, where: Any
-) -> Any:
+def _extreme(name: str, op: Op, fold: Op, a: Any, axis: Any, out: Any, keepdims: Any, initial: Any, where: Any) -> Any:
     trace = running_trace(name)
     array = as_traced(trace, a, name)
     value = array.read()
