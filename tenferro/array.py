@@ -1,7 +1,7 @@
 """``tn.Array``: a concrete array whose operations run through tenferro's kernels, one at a time.
 
-NumPy's semantics: slices are views of the same memory, ``x[i] = v`` and ``x += y`` write into it. Every operation is the
-jitted call of the function of the same name, so that eager and jitted results have equal bits.
+NumPy's semantics: slices are views of the same memory, ``x[i] = v`` and ``x += y`` write into it. Every operation is
+the jitted call of the function of the same name, so that eager and jitted results have equal bits.
 """
 
 from __future__ import annotations
@@ -40,11 +40,13 @@ class Array(ArrayMethods):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        return self._data.dtype
+        dtype: np.dtype[Any] = self._data.dtype
+        return dtype
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self._data.shape
+        shape: tuple[int, ...] = self._data.shape
+        return shape
 
     @property
     def ndim(self) -> int:
@@ -84,7 +86,9 @@ class Array(ArrayMethods):
         return self._engine.id
 
     def to(self, engine: Engine | str) -> Array:
-        """The same array on another engine: itself if it is there already, else a copy. LoweringError for an unknown one."""
+        """The same array on another engine: itself if it is there already, else a copy.
+
+        LoweringError for an engine that is not registered."""
         from tenferro.runtime import default_runtime
 
         target = default_runtime().engine(engine) if isinstance(engine, str) else engine

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal as OneOf
 
 import numpy as np
 
-from tenferro.engines.engine import Engine
+from tenferro.engines.engine import Engine, RunResult
 from tenferro.guards import Predicate, compile_guards, environment
 from tenferro.lowered import Lowered
 from tenferro.runtime import Prepared, Runtime, signature_of, target_of
+from tenferro.tracer import tree
 from tenferro.tracer.captures import Captures
+from tenferro.tracer.dims import evaluate
+from tenferro.tracer.entry import TraceResult
 from tenferro.tracer.errors import MutationError
-from tenferro.tracer.program import DimScalar, Literal, Operand, SemanticProgram, Value
+from tenferro.tracer.lines import at, user_line
+from tenferro.tracer.program import SemanticProgram, Value
 from tenferro.tracer.signature import AnyArray, as_native
 from tenferro.tracer.trace import is_tenferro_array
 
@@ -23,62 +27,71 @@ Wrap = Callable[[AnyArray, Engine], Any]
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """Where a leaf of the result comes from: the run's output ``index``, the caller's own input ``index``, or nowhere,
-    being the Python object ``constant``."""
+    """Where a leaf of the result comes from: output ``value`` of the run, the caller's own input ``value``, the size
+    ``value``, or the Python object ``value`` itself."""
 
-    source: OneOf["output", "size", "input", "constant"]
-    index: int
-    constant: Any = None
+    source: OneOf["output", "input", "size", "static"]
+    value: Any
 
 
-def _results(program: SemanticProgram, count: int) -> tuple[_Result, ...]:
+def _results(program: SemanticProgram, traced: TraceResult) -> tuple[_Result, ...]:
     inputs = {i.value.id: k for k, i in enumerate(program.inputs) if i.kind != "constant"}
-    first: dict[Operand, int] = {}
+    # A donated input that was written is handed back as the caller's own array.
+    written = {(program.outputs[position], -1 - index): index for index, position in traced.writes}
+    first: dict[tuple[Any, int], int] = {}
     found = []
-    for k, operand in enumerate(program.outputs[:count]):
-        match operand:
-            case Literal(value=value):
-                found.append(_Result("constant", k, value))
-            case DimScalar():
-                found.append(_Result("size", k))
-            case Value(id=number) if number in inputs:
-                found.append(_Result("input", inputs[number]))
-            case _:
-                found.append(_Result("output", first.setdefault(operand, k)))
+    for source, value in traced.out_leaves:
+        if source != "array":
+            found.append(_Result(source, value))
+            continue
+        operand, alias = program.outputs[value], program.aliases[value]
+        if isinstance(operand, Value) and operand.id in inputs and alias < 0:
+            found.append(_Result("input", inputs[operand.id]))
+        elif (operand, alias) in written:
+            found.append(_Result("input", written[operand, alias]))
+        else:
+            # One variable returned twice is one array; equal values of two variables are two.
+            found.append(_Result("output", first.setdefault((operand, alias), value)))
     return tuple(found)
 
 
-class Compiled:
-    """One program of a jitted function. Thread-safe; holds no array of a call but those that the trace made itself.
+@dataclass(frozen=True, slots=True)
+class Late:
+    """The inputs behind the arguments: captured arrays as they are now, and what the trace itself made.
 
-    ``rebuild``: from the leaves of the result, in order, to the result. ``donated``: pairs of an input and the output
-    that holds what the function left in it."""
+    ``originals`` are the objects that the captures hold; ``wrapped``: a tn.Array is among them."""
+
+    inputs: tuple[Any, ...]
+    originals: tuple[Any, ...]
+    wrapped: bool
+
+
+NO_LATE = Late((), (), False)
+
+
+class Compiled:
+    """One program of a jitted function. Thread-safe; holds no array of a call but those that the trace made itself."""
 
     def __init__(
-        self,
-        program: SemanticProgram,
-        captures: Captures,
-        constants: Sequence[AnyArray],
-        rebuild: Callable[[list[Any]], Any],
-        donated: Sequence[tuple[int, int]],
-        runtime: Runtime,
-        engine: Engine,
-        wrap: Wrap,
+        self, traced: TraceResult, captures: Captures, runtime: Runtime, engine: Engine, wrap: Wrap, keep_lines: bool
     ) -> None:
+        program = traced.program if keep_lines else _without_lines(traced.program)
         self.program = program
         self.captures = captures
         self.runtime = runtime
         self.engines = (engine,)
         self.used = 0
-        self.arguments = sum(i.kind in ("argument", "int") for i in program.inputs)
         self.guard: Predicate = compile_guards(program.guards)
+        self.has_late = not captures.is_empty or bool(traced.constants)
         self._wrap = wrap
-        self._constants = tuple(constants)
-        self._rebuild = rebuild
-        self._donated = tuple(donated)
-        self._leaves = _results(program, len(program.outputs) - len(donated))
-        self._fetch = _single_output(self._leaves, rebuild) and not donated
-        self.has_late = not captures.is_empty or bool(constants)
+        self._arguments = len(program.inputs) - len(traced.captured) - len(traced.constants)
+        self._constants = dict(traced.constants)
+        self._treedef = traced.out_treedef
+        self._writes = traced.writes
+        self._leaves = _results(program, traced)
+        self._is_single = (
+            self._treedef == tree.LEAF and not self._writes and [r.source for r in self._leaves] == ["output"]
+        )
         self.prepared: Prepared = self.prepare()
 
     def prepare(self) -> Prepared:
@@ -87,87 +100,102 @@ class Compiled:
         self.prepared = self.runtime.prepare(self.program, signature, [target_of(self.engines[0])])
         return self.prepared
 
-    def late_inputs(self, receiver: Any) -> tuple[list[Any], bool] | None:
-        """The captured arrays as they are now and the trace's own constants, in the program's order, and whether a
-        tn.Array is among them; None where what was captured is no longer what the program was traced for."""
+    def late(self, receiver: Any) -> Late | None:
+        """The inputs behind the arguments; None where what was captured is no longer what was traced."""
+        if not self.has_late:
+            return NO_LATE
         values = self.captures.read(receiver)
         if values is None:
             return None
-        captured, constants = iter(values), iter(self._constants)
-        found: list[Any] = []
+        captured = iter(values)
+        inputs, originals = [], []
         wrapped = False
-        for declared in self.program.inputs[self.arguments :]:
-            if declared.kind == "constant":
-                found.append(next(constants))
-                continue
-            value = next(captured)
+        for index in range(self._arguments, len(self.program.inputs)):
+            constant = self._constants.get(index)
+            original = next(captured) if constant is None else constant
+            value = original
             if is_tenferro_array(value):
-                wrapped = True
-                value = value._data
+                wrapped, value = True, value._data
             elif type(value) is not np.ndarray and type(value) is not np.memmap:
                 return None
+            declared = self.program.inputs[index]
             t = declared.value.type
-            if value.ndim != t.rank or value.dtype.newbyteorder("=") != t.dtype:
+            if value.ndim != t.rank or (value.dtype != t.dtype and value.dtype.newbyteorder("=") != t.dtype):
                 return None
-            found.append(as_native(value, declared.name, self.program.name))
-        return found, wrapped
+            inputs.append(as_native(value, declared.name, self.program.name))
+            originals.append(original)
+        return Late(tuple(inputs), tuple(originals), wrapped)
 
     def run(self, inputs: Sequence[Any], originals: Sequence[Any], wrapped: bool) -> Any:
-        """Run and rebuild the result. ``originals``: what the caller passed, one per input; an input among the results
-        is handed back as it came."""
+        """Run and rebuild the result. ``originals``: the callers' objects, one per input; an input among the results is
+        handed back as it came."""
         prepared = self.prepared
         if prepared.epoch != self.runtime.epoch:
             prepared = self.prepare()
-        outputs = self.runtime.run(self.engines, prepared, inputs).outputs
-        if self._fetch:
-            out = outputs[0]
+        if self._writes:
+            self._check_writes(inputs, originals)
+        result = self.runtime.run(self.engines, prepared, inputs)
+        if self._is_single:
+            out = result.outputs[0]
             return self._wrap(out, self.engines[0]) if wrapped else out if out.ndim else out[()]
-        return self._result(inputs, originals, outputs, wrapped)
+        for index, position in self._writes:
+            np.copyto(_memory(originals[index]), result.outputs[position])
+        return self._rebuild(result, inputs, originals, wrapped)
 
-    def _result(
-        self, inputs: Sequence[Any], originals: Sequence[Any], outputs: Sequence[AnyArray], wrapped: bool
-    ) -> Any:  # fmt: skip
-        for index, position in self._donated:
-            if outputs[position] is not inputs[index]:
-                np.copyto(inputs[index], outputs[position])
-                if inputs[index] is not originals[index] and type(originals[index]) is np.ndarray:
-                    np.copyto(originals[index], outputs[position])
+    def _check_writes(self, inputs: Sequence[Any], originals: Sequence[Any]) -> None:
+        """MutationError where a donated argument cannot be written; nothing has been done then."""
+        for index, _ in self._writes:
+            name = self.program.inputs[index].name
+            memory = _memory(originals[index])
+            if not isinstance(memory, np.ndarray):
+                raise MutationError(
+                    f"{self.program.name}: donated argument {name} is a {type(memory).__name__}, which has no memory "
+                    f"to write; an array is needed{at(user_line())}"
+                )
+            if not memory.flags.writeable:
+                raise MutationError(
+                    f"{self.program.name}: donated argument {name} is read-only; a writeable array is "
+                    f"needed{at(user_line())}"
+                )
+
+    def _rebuild(self, result: RunResult, inputs: Sequence[Any], originals: Sequence[Any], wrapped: bool) -> Any:
         made: dict[int, Any] = {}
         leaves: list[Any] = []
         for leaf in self._leaves:
+            value = leaf.value
             match leaf.source:
-                case "constant":
-                    leaves.append(leaf.constant)
-                case "input":
-                    leaves.append(originals[leaf.index])
+                case "static":
+                    leaves.append(value)
                 case "size":
-                    leaves.append(int(outputs[leaf.index]))
+                    leaves.append(evaluate(value, environment(self.program, inputs) | result.runtime))
+                case "input":
+                    leaves.append(self._input(originals[value], wrapped))
                 case "output":
-                    if leaf.index not in made:
-                        out = outputs[leaf.index]
-                        made[leaf.index] = self._wrap(out, self.engines[0]) if wrapped else out if out.ndim else out[()]
-                    leaves.append(made[leaf.index])
-        return self._rebuild(leaves)
+                    if value not in made:
+                        out = result.outputs[value]
+                        made[value] = self._wrap(out, self.engines[0]) if wrapped else out if out.ndim else out[()]
+                    leaves.append(made[value])
+        return tree.unflatten(self._treedef, leaves)
 
-    def check_donated(self, inputs: Sequence[Any]) -> None:
-        """MutationError where a donated array cannot be written; nothing has been done then."""
-        for index, _ in self._donated:
-            if not inputs[index].flags.writeable:
-                raise MutationError(
-                    f"{self.program.name}: donated argument {self.program.inputs[index].name} is read-only; "
-                    f"a writeable array is needed"
-                )
+    def _input(self, original: Any, wrapped: bool) -> Any:
+        if wrapped and isinstance(original, np.ndarray):
+            return self._wrap(original, self.engines[0])
+        return original
 
     def lowered(self, inputs: Sequence[Any]) -> Lowered:
         """The stages, for the sizes of these inputs."""
         prepared = self.prepared
-        run = lambda: self.runtime.run(self.engines, prepared, inputs)  # noqa: E731
+
+        def run() -> RunResult:
+            return self.runtime.run(self.engines, prepared, inputs)
+
         return Lowered(prepared, environment(self.program, inputs), run)
 
 
-def _single_output(leaves: Sequence[_Result], rebuild: Callable[[list[Any]], Any]) -> bool:
-    """Whether the result is one array that the run makes, and nothing around it."""
-    if len(leaves) != 1 or leaves[0].source != "output":
-        return False
-    probe = object()
-    return rebuild([probe]) is probe
+def _without_lines(program: SemanticProgram) -> SemanticProgram:
+    return replace(program, operations=tuple(replace(o, line=None) for o in program.operations))
+
+
+def _memory(original: Any) -> Any:
+    """The ndarray whose memory a write reaches."""
+    return original._data if is_tenferro_array(original) else original

@@ -80,7 +80,8 @@ def _jitted(record: ApiFunction, names: tuple[str, ...], static: dict[str, Any])
 
     function.__name__ = function.__qualname__ = record.name
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    function.__signature__ = inspect.Signature([inspect.Parameter(n, kind) for n in names])  # type: ignore[attr-defined]
+    signature = inspect.Signature([inspect.Parameter(n, kind) for n in names])
+    function.__signature__ = signature  # type: ignore[attr-defined]
     return JitFunction(function, Binder(function), None, eager=True)
 
 
@@ -88,7 +89,9 @@ def _deliver(name: str, result: Any, out: Any, where: Any) -> Any:
     """Write a result into ``out``, as NumPy does: same-kind conversions only."""
     data = _data(result)
     if not np.can_cast(data.dtype, out.dtype, "same_kind"):
-        raise DtypeError(f"{name}: out {out.dtype.name} for a result {data.dtype.name}; a dtype that holds it is needed")
+        raise DtypeError(
+            f"{name}: out {out.dtype.name} for a result {data.dtype.name}; a wider dtype is needed{at(user_line())}"
+        )
     np.copyto(_data(out), _data(_converted(result, out.dtype)), where=_data(where))
     return out
 
@@ -149,7 +152,7 @@ def _made(result: Any, engine: Engine) -> Any:
     return wrap(np.asarray(result), engine) if isinstance(result, np.ndarray | np.generic) else result
 
 
-# -- NumPy's protocols ---------------------------------------------------------------------------------------------------
+# -- NumPy's protocols -----------------------------------------------------------------------------------------------
 
 _REDUCTIONS = {
     "add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "logical_and": "all", "logical_or": "any",

@@ -46,7 +46,7 @@ class Explanation:
     hits: int
 
     def __str__(self) -> str:
-        head = f"{self.name}: {len(self.traces)} traces, {self.programs} programs kept, {self.hits} calls served by them"
+        head = f"{self.name}: {len(self.traces)} traces, {self.programs} programs kept, {self.hits} calls served"
         return "\n".join([head, *map(str, self.traces)])
 
     __repr__ = __str__
@@ -103,10 +103,10 @@ def _failing(call: BoundCall, program: Compiled) -> tuple[str, SourceLine | None
     failing = program.captures.failing(call.receiver)
     if failing is not None:
         return f"{failing.text} holds no longer", None
-    late = program.late_inputs(call.receiver)
+    late = program.late(call.receiver)
     if late is None:
         return "a captured array has another class, dtype or rank", None
-    env = environment(program.program, [*(leaf.value for leaf in call.dynamic), *late[0]])
+    env = environment(program.program, [*(leaf.value for leaf in call.dynamic), *late.inputs])
     for guard in program.program.guards:
         if not holds(guard, env):
             values = ", ".join(f"{in_words(str(x), program.program)} is {env[x]}" for x in _leaves(guard))

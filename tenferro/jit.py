@@ -14,7 +14,7 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
 import numpy as np
@@ -28,13 +28,13 @@ from tenferro.lowered import Lowered
 from tenferro.runtime import default_runtime
 from tenferro.tracer.captures import NO_CAPTURES, captures, check_generators, snapshot
 from tenferro.tracer.config import config
+from tenferro.tracer.entry import LeafSpec, TraceResult, trace_program
 from tenferro.tracer.errors import LoweringError, RecompileError, RecompileWarning
-from tenferro.tracer.finish import TraceResult, trace_program
 from tenferro.tracer.lines import at, user_frame, user_line
 from tenferro.tracer.program import SemanticProgram
-from tenferro.tracer.signature import Argnames, Argnums, Binder, BoundCall
+from tenferro.tracer.signature import Argnames, Argnums, ArgumentLeaf, Binder, BoundCall
 from tenferro.tracer.trace import current_trace
-from tenferro.tracer.tree import container
+from tenferro.tracer.tree import container, flatten
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -51,6 +51,7 @@ class _Found:
 
     compiled: Compiled
     inputs: list[Any]
+    originals: list[Any]
     wrapped: bool
 
 
@@ -68,7 +69,13 @@ class JitFunction:
 
     ``__wrapped__`` is the Python function. Made by ``tn.jit``."""
 
-    def __init__(self, function: Callable[..., Any], binder: Binder, max_compiles: int | None, eager: bool = False) -> None:
+    __wrapped__: Callable[..., Any]
+    __name__: str
+    __qualname__: str
+
+    def __init__(
+        self, function: Callable[..., Any], binder: Binder, max_compiles: int | None, eager: bool = False
+    ) -> None:
         functools.update_wrapper(self, function)
         self._binder = binder
         self._max_compiles = max_compiles
@@ -133,22 +140,22 @@ class JitFunction:
         return exact.compiled.run(inputs, args, wrapped)
 
     def _call_checked(self, exact: _Exact, inputs: Any, args: tuple[Any, ...], wrapped: bool) -> Any:
-        late = exact.compiled.late_inputs(None)
+        late = exact.compiled.late(None)
         if late is None:
             return self._call(args, {})
-        values = [*inputs, *late[0]]
+        values = [*inputs, *late.inputs]
         if not exact.compiled.guard(values):
             return self._call(args, {})
         self._hits += 1
         exact.compiled.used = self._hits
-        return exact.compiled.run(values, args, wrapped or late[1])
+        return exact.compiled.run(values, [*args, *late.originals], wrapped or late.wrapped)
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any], method: bool = False) -> Any:
         call = self._bind(args, kwargs, method)
         found = self._find(call)
         if self._plain and not kwargs and call.receiver is None:
             self._remember(args, call, found.compiled)
-        return found.compiled.run(found.inputs, [leaf.original for leaf in call.dynamic], found.wrapped)
+        return found.compiled.run(found.inputs, found.originals, found.wrapped)
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any], method: bool = False) -> BoundCall:
         receiver = args[0] if args and (method or self._binder.is_method) and _is_object(args[0]) else None
@@ -199,12 +206,13 @@ class JitFunction:
     def _match(self, key: Hashable, call: BoundCall, own: bool = False) -> _Found | None:
         """The first program whose guards hold. ``own``: the newest one, which this very call was traced for."""
         for compiled in self._programs.get(key, ()):
-            late = compiled.late_inputs(call.receiver)
+            late = compiled.late(call.receiver)
             if late is None:
                 continue
-            inputs = [*(leaf.value for leaf in call.dynamic), *late[0]]
+            inputs = [*(leaf.value for leaf in call.dynamic), *late.inputs]
             if own or compiled.guard(inputs):
-                return _Found(compiled, inputs, call.wrapped or late[1])
+                originals = [*(leaf.original for leaf in call.dynamic), *late.originals]
+                return _Found(compiled, inputs, originals, call.wrapped or late.wrapped)
         return None
 
     def _trace(self, key: Hashable, call: BoundCall, engine: Engine) -> None:
@@ -216,13 +224,13 @@ class JitFunction:
             )
         started = time.perf_counter()
         before = None if self._eager else snapshot(self.__wrapped__, call.receiver)
-        result = trace_program(self.__wrapped__, call.dynamic, call.rebuild, self.__name__)
+        result = self._traced(call)
         traced = time.perf_counter()
         found = NO_CAPTURES
         if before is not None:
             check_generators(before, self.__name__)
-            found = captures(self.__wrapped__, call.receiver, before, result.captured)
-        compiled = Compiled(self._final(result.program), found, result, default_runtime(), engine, wrap)
+            found = captures(self.__wrapped__, call.receiver, before, [array for _, array in result.captured])
+        compiled = Compiled(result, found, default_runtime(), engine, wrap, not self._eager)
         prepared = time.perf_counter()
         guards = [in_words(str(g), compiled.program) + at(g.line) for g in compiled.program.guards]
         record = TraceRecord(
@@ -231,11 +239,12 @@ class JitFunction:
         )  # fmt: skip
         self._keep(key, call, compiled, record)
 
-    def _final(self, program: SemanticProgram) -> SemanticProgram:
-        if not self._eager:
-            return program
-        # The program serves every later use of the operation, so the line of the first one says nothing.
-        return replace(program, operations=tuple(replace(o, line=None) for o in program.operations))
+    def _traced(self, call: BoundCall) -> TraceResult:
+        def run(values: list[Any]) -> Any:
+            args, kwargs = call.rebuild(values)
+            return self.__wrapped__(*args, **kwargs)
+
+        return trace_program(self.__wrapped__, [_spec(leaf) for leaf in call.dynamic], run, flatten, self.__name__)
 
     def _keep(self, key: Hashable, call: BoundCall, compiled: Compiled, record: TraceRecord) -> None:
         self._evict()
@@ -256,9 +265,9 @@ class JitFunction:
             )
 
     def _show(self, call: BoundCall, compiled: Compiled, stage: str) -> str:
-        late = compiled.late_inputs(call.receiver)
+        late = compiled.late(call.receiver)
         assert late is not None
-        return compiled.lowered([*(leaf.value for leaf in call.dynamic), *late[0]]).as_text(stage)
+        return compiled.lowered([*(leaf.value for leaf in call.dynamic), *late.inputs]).as_text(stage)
 
     def _evict(self) -> None:
         every = [(c.used, key, c) for key, group in self._programs.items() for c in group]
@@ -297,9 +306,8 @@ class JitFunction:
         """Programs kept, traces made, calls served, and the machine code behind them."""
         with self._lock:
             kept = [c.prepared.executable for group in self._programs.values() for c in group]
-            return CacheInfo(
-                len(kept), len(self._traces), self._hits, sum(e.kernels for e in kept), sum(e.kernel_bytes for e in kept)
-            )
+            kernels, size = sum(e.kernels for e in kept), sum(e.kernel_bytes for e in kept)
+            return CacheInfo(len(kept), len(self._traces), self._hits, kernels, size)
 
     def cache_clear(self) -> None:
         """Forget all programs and counts."""
@@ -360,8 +368,18 @@ def _engine_of(call: BoundCall, name: str) -> Engine:
     engines = {leaf.original._engine for leaf in call.dynamic if leaf.wrapped} - {None}
     if len(engines) > 1:
         ids = " and ".join(sorted(e.id for e in engines))
-        raise LoweringError(f"{name}: arguments on {ids}; one engine is needed, x.to(engine) moves them{at(user_line())}")
+        raise LoweringError(f"{name}: arguments on {ids}; one engine is needed, x.to(engine) moves{at(user_line())}")
     return engines.pop() if engines else default_runtime().engines()[0]
+
+
+def _spec(leaf: ArgumentLeaf) -> LeafSpec:
+    if leaf.sort == "int":
+        return LeafSpec("int", leaf.name, hint=leaf.value)
+    is_scalar = not isinstance(leaf.original, np.ndarray | Array)
+    return LeafSpec(
+        "scalar" if is_scalar else "array", leaf.name, leaf.value.dtype, leaf.value.shape,
+        weak=leaf.weak, donated=leaf.donated, tenferro=leaf.wrapped,
+    )  # fmt: skip
 
 
 def _user_depth() -> int:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as _numpy
 
-from tenferro.array import Array as ndarray, array as array, asarray as asarray, from_dlpack as from_dlpack
+from tenferro.array import array as array, asarray as asarray, from_dlpack as from_dlpack
 from tenferro.eager import call as _call
 from tenferro.tracer.api.record import ApiFunction as _ApiFunction
 from tenferro.tracer.api.registry import API as _API
@@ -48,7 +48,11 @@ def _fill(namespace: dict[str, Any]) -> list[str]:
     for dtype in _SUPPORTED:
         namespace[dtype.name] = dtype.type
     namespace["bool_"] = _numpy.bool_
-    return sorted(n for n in namespace if not n.startswith("_") and n not in ("annotations", "functools", "Any", "Callable"))
+    return [n for n in namespace if not n.startswith("_") and n not in ("annotations", "functools", "Any", "Callable")]
 
 
-__all__ = _fill(globals())
+_names = _fill(globals())
+
+
+def __dir__() -> list[str]:
+    return sorted(_names)

@@ -63,9 +63,11 @@ def plain_function(function: Callable[..., Any]) -> FunctionType | None:
             function = function.__func__
         elif isinstance(function, functools.partial):
             function = function.func
+        elif hasattr(function, "__wrapped__"):
+            function = function.__wrapped__
         else:
-            call = getattr(type(function), "__call__", None)
-            return call if isinstance(call, FunctionType) else None
+            calls = [vars(c)["__call__"] for c in type(function).__mro__ if "__call__" in vars(c)]
+            return calls[0] if calls and isinstance(calls[0], FunctionType) else None
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
@@ -142,7 +144,7 @@ def walk(function: Callable[..., Any], receiver: Any = None) -> list[Found]:
     seen: set[int] = set()
     for _ in range(MAX_DEPTH + 1):
         found += level
-        inner = []
+        inner: list[Found] = []
         for f in level:
             if id(f.value) in seen or len(found) + len(inner) > MAX_PLACES:
                 continue
@@ -214,7 +216,7 @@ class Guard:
             return False
         match self.relation:
             case "length":
-                return len(value) == self.value
+                return bool(len(value) == self.value)
             case "is":
                 return value is self.value
             case _:
@@ -357,9 +359,12 @@ class _Expressions:
         else:
             text = f"{self.constant(root)}.cell_contents"
         for kind, key in place.steps:
-            is_name = kind == "attribute" and key.isidentifier()
-            constant = "" if is_name else self.constant(key)
-            text = f"{text}.{key}" if is_name else f"{text}[{constant}]" if kind == "item" else f"getattr({text}, {constant})"
+            if kind == "item":
+                text = f"{text}[{self.constant(key)}]"
+            elif key.isidentifier():
+                text = f"{text}.{key}"
+            else:
+                text = f"getattr({text}, {self.constant(key)})"
         return text
 
 

@@ -11,9 +11,8 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce as _reduce
-from typing import Any, TypeVar
+from typing import Any
 
-T = TypeVar("T")
 Flatten = Callable[[Any], tuple[Iterable[Any], Hashable]]
 Unflatten = Callable[[Any, Sequence[Any]], Any]
 IsLeaf = Callable[[Any], bool]
@@ -84,20 +83,22 @@ def _unflatten_defaultdict(metadata: tuple[_Factory, tuple[Any, ...]], children:
     return defaultdict(metadata[0].make, zip(metadata[1], children, strict=True))
 
 
-def _flatten_dict(tree: dict[Any, Any]) -> tuple[Iterable[Any], Hashable]:
-    return tree.values(), (None, *tree)
+def _flatten_sequence(tree: Sequence[Any]) -> tuple[Iterable[Any], Hashable]:
+    return tree, None
+
+
+def _dict_container(kind: type[dict[Any, Any]]) -> Container:
+    def unflatten_dict(keys: Any, children: Sequence[Any]) -> Any:
+        return kind(zip(keys, children, strict=True))
+
+    return Container(lambda tree: (tree.values(), tuple(tree)), unflatten_dict, lambda keys, k: f"[{keys[k]!r}]")
 
 
 def _register_builtin() -> None:
-    items: Flatten = lambda tree: (tree, None)  # noqa: E731
-    _containers[tuple] = Container(items, lambda _, children: tuple(children), _item_entry)
-    _containers[list] = Container(items, lambda _, children: list(children), _item_entry)
-    for kind in (dict, OrderedDict):
-        _containers[kind] = Container(
-            _flatten_dict,
-            lambda keys, children, kind=kind: kind(zip(keys[1:], children, strict=True)),
-            lambda keys, k: f"[{keys[k + 1]!r}]",
-        )
+    _containers[tuple] = Container(_flatten_sequence, lambda _, children: tuple(children), _item_entry)
+    _containers[list] = Container(_flatten_sequence, lambda _, children: list(children), _item_entry)
+    _containers[dict] = _dict_container(dict)
+    _containers[OrderedDict] = _dict_container(OrderedDict)
     _containers[defaultdict] = Container(_flatten_defaultdict, _unflatten_defaultdict, _key_entry)
 
 
@@ -115,9 +116,9 @@ def register_pytree_node(nodetype: type, flatten_func: Flatten, unflatten_func: 
     _found.pop(nodetype, None)
 
 
-def register_pytree_node_class(cls: type[T]) -> type[T]:
-    """Class decorator: the class has ``tree_flatten(self)`` and a classmethod ``tree_unflatten(metadata, children)``."""
-    register_pytree_node(cls, lambda x: x.tree_flatten(), cls.tree_unflatten)  # type: ignore[attr-defined]
+def register_pytree_node_class(cls: type[Any]) -> type[Any]:
+    """Class decorator; ``tree_flatten(self)`` and a classmethod ``tree_unflatten(metadata, children)`` are needed."""
+    register_pytree_node(cls, lambda x: x.tree_flatten(), cls.tree_unflatten)
     return cls
 
 
@@ -137,7 +138,7 @@ def _dataclass_container(cls: type) -> Container:
 
     def unflatten_fields(values: Any, children: Sequence[Any]) -> Any:
         # Not through the constructor: __post_init__ may convert or check, which the first construction has done.
-        x = object.__new__(cls)
+        x: Any = object.__new__(cls)
         for name, value in (*zip(names, children, strict=True), *zip(static, values, strict=True)):
             object.__setattr__(x, name, value)
         return x

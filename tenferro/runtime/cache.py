@@ -21,7 +21,7 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class CacheStats:
-    """Counts since the cache was made: ``waits`` on another thread's attempt, ``negative_hits`` on remembered failures."""
+    """Counts since the start. ``waits``: on another thread's attempt; ``negative_hits``: failures raised again."""
 
     entries: int = 0
     hits: int = 0

@@ -17,15 +17,17 @@ def _reference_engine() -> Engine:
 
 
 def _default_engine() -> Engine:
-    """The CPU engine; the reference engine where it is asked for or the processor is below the CPU engine's baseline."""
+    """The CPU engine; the reference engine where it is asked for, or where the processor is below the baseline."""
     if config().engine == "reference":
         return _reference_engine()
+    from tenferro.engines.cpu import native
     from tenferro.engines.cpu.engine import CpuEngine
 
     try:
-        return CpuEngine()
+        native.module()  # refuses processors below the baseline, and foreign CPython or NumPy layouts
     except LoweringError:
         return _reference_engine()
+    return CpuEngine()
 
 
 @cache
