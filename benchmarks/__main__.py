@@ -80,7 +80,7 @@ def measure(args: argparse.Namespace, cases: Sequence[Case], peers: Sequence[Pee
         for dtype in dtypes:
             print(f"{case.name} {dtype} …", file=sys.stderr, flush=True)
             if isinstance(case, ProcessCase):
-                wanted = [n for n in names if n == "tenferro" or n in case.against]
+                wanted = [n for n in names if n == "tenferro" or n in (*case.against, *case.shown)]
                 results += [] if args.memory else run_process_case(case, dtype, wanted, threads)
             elif args.memory:
                 results += run_memory_case(case, dtype, names, threads, args.size_scale)

@@ -35,12 +35,14 @@ ProcessKind = Literal["compile", "sizes", "import"]
 
 @dataclass(frozen=True)
 class ProcessCase:
-    """Timed by ``benchmarks.child`` in fresh processes. ``against``: the peers that the ratio is taken against."""
+    """Timed by ``benchmarks.child`` in fresh processes. ``against``: the peers that the ratio is taken against;
+    ``shown``: the others that are measured."""
 
     name: str
     formula: str
     kind: ProcessKind
     against: tuple[str, ...]
+    shown: tuple[str, ...] = ()
     count: int = 0  # operations of the function, or number of sizes
     dtypes: bool = True
 

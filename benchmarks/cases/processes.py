@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from benchmarks.case import ProcessCase
 
-COMPILERS = ("jax", "numba", "torch")
+JAX, OTHERS = ("jax",), ("numba", "torch")
 
 CASES = (
-    ProcessCase("compile_30", "30 operations, 10 of them transcendental", "compile", COMPILERS, 30),
-    ProcessCase("compile_3000", "3,000 operations, 1,000 transcendental", "compile", COMPILERS, 3000),
-    ProcessCase("compile_9000", "9,000 operations, 3,000 transcendental", "compile", COMPILERS, 9000),
-    ProcessCase("many_sizes", "softmax at 50 sizes", "sizes", COMPILERS, 50),
-    ProcessCase("import", "import after NumPy's, against NumPy's own", "import", ("numpy",), dtypes=False),
+    ProcessCase("compile_30", "30 operations, 10 of them transcendental", "compile", JAX, OTHERS, 30),
+    ProcessCase("compile_3000", "3,000 operations, 1,000 transcendental", "compile", JAX, OTHERS, 3000),
+    ProcessCase("compile_9000", "9,000 operations, 3,000 transcendental", "compile", JAX, OTHERS, 9000),
+    ProcessCase("many_sizes", "softmax at 50 sizes", "sizes", JAX, OTHERS, 50),
+    ProcessCase(
+        "import", "import after NumPy's, against NumPy's own", "import", ("numpy",), (*JAX, *OTHERS), dtypes=False
+    ),
 )
