@@ -12,7 +12,8 @@ def core_count() -> int:
     """Cores that affinity and cgroup quota leave, at least 1."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quota = cgroup_quota(_MEMBERSHIP, _CGROUPS)
-    # Rounded down: a region ends with its slowest thread, and the thread beyond the quota is the one that gets throttled.
+    # Rounded down: a region ends with its slowest thread, and the thread beyond the quota is the one that gets
+    # throttled.
     return max(1, min(cores, int(quota))) if quota is not None else cores
 
 
@@ -25,8 +26,8 @@ def memory_bytes() -> int:
 
 
 def cgroup_quota(membership: Path, root: Path) -> float | None:
-    """The smallest CPU quota, in cores, on this process's way up the cgroup tree (version 2, or version 1's cpu controller);
-    None where there is none."""
+    """The smallest CPU quota, in cores, on this process's way up the cgroup tree (version 2, or version 1's cpu
+    controller); None where there is none."""
     quotas = [_folder_quota(folder) for folder in _folders(membership, root, "cpu")]
     return min((quota for quota in quotas if quota is not None), default=None)
 

@@ -1,7 +1,7 @@
 """The buffer pool: a shape and a dtype in, a fresh array out whose memory comes back to the pool when the array dies.
 
-The array owns its memory through tenferro's NumPy memory handler, so views, ``resize``, copies and pickles behave as ever; the
-handler is set on the array alone, never installed for NumPy. The allocator itself is ``native_memory``.
+The array owns its memory through tenferro's NumPy memory handler, so views, ``resize``, copies and pickles behave as
+ever; the handler is set on the array alone, never installed for NumPy. The allocator itself is ``native_memory``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from tenferro.engines.cpu import native
-from tenferro.engines.cpu.native_memory import LARGE_BYTES
 from tenferro.tracer.errors import MemoryLimitError
 from tenferro.tracer.lines import SourceLine
 
@@ -48,8 +47,8 @@ class PoolStats:
 def empty(shape: tuple[int, ...], dtype: Any, tag: int = 0) -> np.ndarray[Any, Any]:
     """A C-ordered, writeable array of unspecified contents that owns pooled memory.
 
-    tag: of the user's line, from ``line_tag``, for the text of a MemoryLimitError. Raises ShapeError, DtypeError for dtypes
-    that are not numeric, and MemoryLimitError."""
+    tag: of the user's line, from ``line_tag``, for the text of a MemoryLimitError. Raises ShapeError, DtypeError for
+    dtypes that are not numeric, and MemoryLimitError."""
     if not isinstance(dtype, np.dtype):
         dtype = np.dtype(dtype)
     array: np.ndarray[Any, Any] | None = (_empty_array or _start())(shape, dtype, tag)
@@ -66,7 +65,8 @@ def _start() -> Callable[..., Any]:
 
 
 def enter(block: native.Block, address: int, threads: int, *arrays: np.ndarray[Any, Any]) -> tuple[Any, ...]:
-    """Run a sealed block that has outputs: (latch, outputs …). Raises MemoryLimitError, about the largest of the outputs."""
+    """Run a sealed block that has outputs: (latch, outputs …). Raises MemoryLimitError, about the largest of the
+    outputs."""
     found: tuple[Any, ...] | None = native.module().enter(address, threads, *arrays)
     if found is None:
         raise limit_error(*max(block.outputs, key=lambda o: o[1].itemsize * math.prod(o[0])))
@@ -127,13 +127,14 @@ def trim(bound: int = 0) -> None:
 
 
 def set_bounds(pool_bytes: int, memory_limit: int) -> None:
-    """Keep at most ``pool_bytes`` of dead large buffers; refuse a buffer with which more than ``memory_limit`` bytes live."""
+    """Keep at most ``pool_bytes`` of dead large buffers; refuse a buffer with which more than ``memory_limit`` bytes
+    live."""
     native.function("set_bounds")(pool_bytes, memory_limit)
 
 
 def default_bounds() -> tuple[int, int]:
-    """Bytes of dead and of live large buffers: ``TENFERRO_POOL_BYTES`` or an eighth of the memory, ``TENFERRO_MEMORY_LIMIT`` or
-    all of it."""
+    """Bytes of dead and of live large buffers: ``TENFERRO_POOL_BYTES`` or an eighth of the memory,
+    ``TENFERRO_MEMORY_LIMIT`` or all of it."""
     return native.memory_bounds()
 
 
@@ -144,12 +145,6 @@ def limit_error(shape: tuple[int, ...], dtype: np.dtype[Any], tag: int = 0) -> M
     largest = ", ".join(f"{size:,} bytes{f' ({line})' if line else ''}" for size, line in live_buffers()[:LISTED])
     line = _lines[tag]
     return MemoryLimitError(
-        f"empty: {dtype} of shape {shape} is {wanted:,} bytes, where {now.live:,} of {now.limit:,} are in live buffers; "
-        f"needed free memory; largest live: {largest or 'none'}" + (f" (at {line})" if line else "")
+        f"empty: {dtype} of shape {shape} is {wanted:,} bytes, where {now.live:,} of {now.limit:,} are in live "
+        f"buffers; needed free memory; largest live: {largest or 'none'}" + (f" (at {line})" if line else "")
     )
-
-
-__all__ = [
-    "LARGE_BYTES", "PoolStats", "default_bounds", "empty", "enter", "is_pooled", "limit_error", "line_tag", "live_buffers",
-    "set_bounds", "stats", "tag", "trim",
-]  # fmt: skip

@@ -1,7 +1,7 @@
 """The process's native module: compiled once from ``native_*.py`` through the disk cache, then called like any builtin.
 
-Out: ``enter`` and ``empty_array`` (builtins in CPython's fast-call convention), ``function`` for the rest, ``Block`` for what
-``enter`` runs.
+Out: ``enter`` and ``empty_array`` (builtins in CPython's fast-call convention), ``function`` for the rest, ``Block``
+for what ``enter`` runs.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ class _Handler(ctypes.Structure):
 
     _fields_ = (
         ("name", ctypes.c_char * 127), ("version", ctypes.c_uint8), ("context", ctypes.c_void_p),
-        ("malloc", ctypes.c_void_p), ("calloc", ctypes.c_void_p), ("realloc", ctypes.c_void_p), ("free", ctypes.c_void_p),
+        ("malloc", ctypes.c_void_p), ("calloc", ctypes.c_void_p), ("realloc", ctypes.c_void_p),
+        ("free", ctypes.c_void_p),
     )  # fmt: skip
 
 
@@ -62,8 +63,8 @@ class NativeModule:
 
 
 def module() -> NativeModule:
-    """The native module, compiled and initialised at the first call. Raises LoweringError where the machine, CPython or NumPy
-    is not as expected; then the reference engine serves."""
+    """The native module, compiled and initialised at the first call. Raises LoweringError where the machine, CPython or
+    NumPy is not as expected; then the reference engine serves."""
     with _lock:
         return _module()
 
@@ -181,11 +182,12 @@ class _Launch:
 class Block:
     """Builds what ``enter`` runs: a template of int64 words, kept alive by this object once sealed.
 
-    Words: [0] how many, [1] launches, [2] patches, [3] flags (bit 0: heavy, the GIL is released), [4] the latch, [5] outputs,
-    [6] word offset of their table, then each launch (function address, word offset of its parameters, total, grain), each patch
-    (array position, or -1 minus an output's index; word offset; byte offset), the parameters, the outputs' table and their
-    descriptions (dtype address, bytes, tag, rank, sizes). A kernel is ``void f(ptr params, i64 begin, i64 end)`` over items of [0, total), called for
-    chunks of ``grain``; parameter 0 holds the latch's word offset relative to ``params``. Several threads may run one block."""
+    Words: [0] how many, [1] launches, [2] patches, [3] flags (bit 0: heavy, the GIL is released), [4] the latch, [5]
+    outputs, [6] word offset of their table, then each launch (function address, word offset of its parameters, total,
+    grain), each patch (array position, or -1 minus an output's index; word offset; byte offset), the parameters, the
+    outputs' table and their descriptions (dtype address, bytes, tag, rank, sizes). A kernel is ``void f(ptr params, i64
+    begin, i64 end)`` over items of [0, total), called for chunks of ``grain``; parameter 0 holds the latch's word
+    offset relative to ``params``. Several threads may run one block."""
 
     def __init__(self, *, heavy: bool = False) -> None:
         self.heavy = heavy
@@ -202,7 +204,8 @@ class Block:
         return len(self._launches) - 1
 
     def add_patch(self, array_position: int, launch: int, param: int, byte_offset: int = 0) -> None:
-        """At each run, parameter ``param`` of ``launch`` becomes the data address of array ``array_position`` plus ``byte_offset``.
+        """At each run, parameter ``param`` of ``launch`` becomes the data address of array ``array_position`` plus
+        ``byte_offset``.
 
         Positions count the arrays passed to ``enter``; a negative one is what ``add_output`` returned."""
         target = self._launches[launch]
@@ -216,9 +219,12 @@ class Block:
     def add_output(self, shape: tuple[int, ...], dtype: np.dtype[Any], tag: int = 0) -> int:
         """Have every run make a fresh pooled array; returns the array position that patches name it by (negative).
 
-        tag: from ``memory.line_tag``. Raises ValueError for a negative size, more than 64 axes or a dtype that is no number."""
+        tag: from ``memory.line_tag``. Raises ValueError for a negative size, more than 64 axes or a dtype that is no
+        number."""
         if min(shape, default=0) < 0 or len(shape) > native_entry.MAX_RANK or dtype.kind not in "?biufcmM":
-            raise ValueError(f"add_output: {dtype} of shape {shape}; needed numbers, sizes of 0 or more, at most 64 axes")
+            raise ValueError(
+                f"add_output: {dtype} of shape {shape}; needed numbers, sizes of 0 or more, at most 64 axes"
+            )
         self.outputs.append((tuple(shape), dtype, tag))
         return -len(self.outputs)
 
@@ -240,7 +246,8 @@ class Block:
         for shape, dtype, tag in self.outputs:
             outputs += [id(dtype), dtype.itemsize * math.prod(shape), tag, len(shape), *shape]
         head = [
-            offset + len(outputs), len(self._launches), patch_count, int(self.heavy), CLEAN, len(self.outputs), offset, 0,
+            offset + len(outputs), len(self._launches), patch_count, int(self.heavy), CLEAN, len(self.outputs), offset,
+            0,
         ]  # fmt: skip
         self.buffer = np.array([*head, *launches, *patches, *params, *outputs], dtype=np.int64)
         return int(self.buffer.ctypes.data)

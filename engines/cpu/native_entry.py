@@ -1,14 +1,14 @@
 """The native entries that Python calls: ``enter`` runs a block of launches over arrays, ``empty_array`` makes an array.
 
-In: CPython's fast-call convention (self, arguments, count), each a 64-bit word. Out: a new reference, or 0 with an exception
-set. ``tenferro.engines.cpu.native`` says what a block is and wraps both.
+In: CPython's fast-call convention (self, arguments, count), each a 64-bit word. Out: a new reference, or 0 with an
+exception set. ``tenferro.engines.cpu.native`` says what a block is and wraps both.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from tenferro.engines.cpu.native_language import Foreign, Global, native, stack
+from tenferro.engines.cpu.native_language import Foreign, Global, c_string, native, stack
 from tenferro.engines.cpu.native_memory import free, handler_free, memcpy, memset, take, unlock_memory
 from tenferro.engines.cpu.native_pool import GIL_HELD, PyEval_RestoreThread, PyEval_SaveThread, region, reset_pool
 from tenferro.engines.cpu.native_prelude import (
@@ -31,7 +31,8 @@ DESCRIPTOR, BYTES, OUTPUT_TAG, RANK, OUTPUT_WORDS = 0, 8, 16, 24, 4
 HEAVY = 1
 STACK_BYTES = 4096
 
-# Where CPython and NumPy 2 keep what is read here, in bytes; ``native`` checks these against real arrays before first use.
+# Where CPython and NumPy 2 keep what is read here, in bytes; ``native`` checks these against real arrays before first
+# use.
 HEAD = object.__basicsize__
 TYPE_AT = HEAD - 8
 DATA_AT, DESCRIPTOR_AT, FLAGS_AT, HANDLER_AT = HEAD, HEAD + 40, HEAD + 48, HEAD + 72
@@ -62,7 +63,8 @@ PyType_IsSubtype = Foreign("PyType_IsSubtype", "i32", ("ptr", "ptr"))
 # Takes over the reference to the descriptor.
 PyArray_NewFromDescr = Foreign("PyArray_NewFromDescr", "ptr", ("ptr", "ptr", "i32", "ptr", "ptr", "ptr", "i32", "ptr"))
 malloc = Foreign("malloc", "ptr", ("i64",))
-# glibc keeps pthread_atfork in its static part and exports this, which takes the handle of a shared object too (0: none).
+# glibc keeps pthread_atfork in its static part and exports this, which takes the handle of a shared object too (0:
+# none).
 register_atfork = Foreign("__register_atfork", "i32", ("ptr", "ptr", "ptr", "ptr"))
 ENTRY_SYMBOLS = ("malloc",)
 PYTHON_SYMBOLS = (
@@ -87,14 +89,17 @@ def check_arrays(arrays: int, count: int) -> int:
     position = 0
     while position < count:
         if load(load(arrays + 8 * position) + TYPE_AT) != ndarray:
-            return raise_type_error("enter: an argument is not an exact numpy.ndarray; needed one at every array position")
+            return raise_type_error(
+                c_string("enter: an argument is not an exact numpy.ndarray; needed one at every array position")
+            )
         position += 1
     return 1
 
 
 @native
 def fill_patches(block: int, arrays: int, count: int) -> int:
-    """Write the data addresses of arrays and outputs into a copied block; 0 with an exception set where one is missing."""
+    """Write the data addresses of arrays and outputs into a copied block; 0 with an exception set where one is
+    missing."""
     patch = block + 8 * (FIXED_WORDS + LAUNCH_WORDS * load(block + 8 * LAUNCHES))
     end = patch + 8 * PATCH_WORDS * load(block + 8 * PATCHES)
     outputs = block + 8 * load(block + 8 * OUTPUTS_AT)
@@ -102,7 +107,9 @@ def fill_patches(block: int, arrays: int, count: int) -> int:
         position = load(patch)
         if position >= 0:
             if position >= count:
-                return raise_type_error("enter: fewer arrays than the block's patches need; needed one for every position")
+                return raise_type_error(
+                    c_string("enter: fewer arrays than the block's patches need; needed one for every position")
+                )
             array = load(arrays + 8 * position)
         else:
             array = load(outputs + 8 * (-1 - position))
@@ -175,7 +182,10 @@ def run_block(block: int, threads: int, arrays: int, count: int) -> int:
     else:
         result = run_launches(block, threads, GIL_HELD)
     if result == 2:
-        PyErr_SetString(load(OBJECTS + RUNTIME_ERROR), "enter: a signal handler forked; needed the parent's threads to finish")
+        PyErr_SetString(
+            load(OBJECTS + RUNTIME_ERROR),
+            c_string("enter: a signal handler forked; needed the parent's threads to finish"),
+        )
     return result == 0
 
 
@@ -218,10 +228,12 @@ def run_copy(block: int, threads: int, arrays: int, count: int) -> int:
 
 @native
 def enter(module: int, arguments: int, count: int) -> int:
-    """``enter(block_address, threads, *arrays)`` → latch; with outputs in the block, the tuple (latch, outputs …), or None
-    where the memory for them cannot be had."""
+    """``enter(block_address, threads, *arrays)`` → latch; with outputs in the block, the tuple (latch, outputs …), or
+    None where the memory for them cannot be had."""
     if count < 2:
-        return raise_type_error("enter: fewer than 2 arguments; needed a block's address and a number of threads")
+        return raise_type_error(
+            c_string("enter: fewer than 2 arguments; needed a block's address and a number of threads")
+        )
     template = PyLong_AsLongLong(load(arguments))
     threads = PyLong_AsLongLong(load(arguments + 8))
     if (template == -1 or threads == -1) and PyErr_Occurred():
@@ -251,14 +263,19 @@ def read_shape(shape: int, rank: int, dims: int, item_size: int) -> int:
         if size == -1 and PyErr_Occurred():
             return -1
         if size < 0:
-            PyErr_SetString(load(OBJECTS + SHAPE_ERROR), "empty: a size is negative; needed sizes of 0 or more")
+            PyErr_SetString(
+                load(OBJECTS + SHAPE_ERROR), c_string("empty: a size is negative; needed sizes of 0 or more")
+            )
             return -1
         store(dims + 8 * axis, size)
         if size == 0:
             empty = 1
         else:
             if multiply_overflows(total, size):
-                PyErr_SetString(load(OBJECTS + SHAPE_ERROR), "empty: the array exceeds 2**63 bytes; needed a smaller shape")
+                PyErr_SetString(
+                    load(OBJECTS + SHAPE_ERROR),
+                    c_string("empty: the array exceeds 2**63 bytes; needed a smaller shape"),
+                )
                 return -1
             total = total * size
         axis += 1
@@ -271,19 +288,21 @@ def read_shape(shape: int, rank: int, dims: int, item_size: int) -> int:
 def empty_array(module: int, arguments: int, count: int) -> int:
     """``empty_array(shape, dtype, tag) -> ndarray``, or None where the memory cannot be had."""
     if count != 3:
-        return raise_type_error("empty: wrong number of arguments; needed shape, dtype and tag")
+        return raise_type_error(c_string("empty: wrong number of arguments; needed shape, dtype and tag"))
     descriptor = load(arguments + 8)
     if not PyType_IsSubtype(load(descriptor + TYPE_AT), load(OBJECTS + DTYPE)):
-        return raise_type_error("empty: the second argument is no dtype; needed a numpy.dtype")
+        return raise_type_error(c_string("empty: the second argument is no dtype; needed a numpy.dtype"))
     number = load32(descriptor + TYPE_NUMBER_AT)
     if number > LAST_COMPLEX and number != HALF and number != DATETIME and number != TIMEDELTA:
-        PyErr_SetString(load(OBJECTS + DTYPE_ERROR), "empty: the dtype is not numeric; needed bool, a number or a time")
+        PyErr_SetString(
+            load(OBJECTS + DTYPE_ERROR), c_string("empty: the dtype is not numeric; needed bool, a number or a time")
+        )
         return 0
     if not PyType_IsSubtype(load(load(arguments) + TYPE_AT), load(OBJECTS + TUPLE)):
-        return raise_type_error("empty: the shape is no tuple; needed a tuple of ints")
+        return raise_type_error(c_string("empty: the shape is no tuple; needed a tuple of ints"))
     rank = PyTuple_Size(load(arguments))
     if rank > MAX_RANK:
-        PyErr_SetString(load(OBJECTS + SHAPE_ERROR), "empty: more than 64 axes; needed at most 64")
+        PyErr_SetString(load(OBJECTS + SHAPE_ERROR), c_string("empty: more than 64 axes; needed at most 64"))
         return 0
     dims = stack(512)
     size = read_shape(load(arguments), rank, dims, load(descriptor + ITEM_SIZE_AT))
@@ -299,7 +318,8 @@ def empty_array(module: int, arguments: int, count: int) -> int:
 
 @native
 def own_array(data: int, descriptor: int, rank: int, dims: int, size: int) -> int:
-    """A C-ordered array of ``size`` bytes that owns ``data`` through the handler; 0 with an exception set and ``data`` freed."""
+    """A C-ordered array of ``size`` bytes that owns ``data`` through the handler; 0 with an exception set and ``data``
+    freed."""
     strides = 0
     if size == 0:
         # NumPy gives arrays without elements strides of 0.
@@ -332,6 +352,6 @@ def after_fork_in_child() -> int:
 
 @native
 def watch_forks(before: int, after_in_parent: int, after_in_child: int) -> int:
-    """Have libc call these natively, inside ``fork`` itself: a lock held while Python's own fork handlers run would make every
-    other thread that takes the GIL and then the lock wait for ever."""
+    """Have libc call these natively, inside ``fork`` itself: a lock held while Python's own fork handlers run would
+    make every other thread that takes the GIL and then the lock wait for ever."""
     return register_atfork(before, after_in_parent, after_in_child, 0)

@@ -1,11 +1,11 @@
 """The runtime's native functions: functions in a small subset of Python in, LLVM text out.
 
 No C compiler may be assumed, and LLVM text by hand has no loops or variables that a person can read; so the pool, the
-allocator and the entry are written as plain functions under ``@native`` and translated. Every value is a 64-bit integer, an
-address included. The subset: assignment to names, ``if``, ``while``, ``break``, ``continue``, ``return``, calls by position of
-other native functions, of ``Foreign`` ones and of an address held in a variable (which returns nothing); arithmetic with
-wrap-around, logical ``>>``, unsigned ``//`` and ``%``, signed comparisons, ``and``, ``or``, ``not`` in conditions; module
-constants (int), ``Global`` and ``stack(bytes)``. LLVM's O2 passes make registers of the variables.
+allocator and the entry are written as plain functions under ``@native`` and translated. Every value is a 64-bit
+integer, an address included. The subset: assignment to names, ``if``, ``while``, ``break``, ``continue``, ``return``,
+calls by position of other native functions and of ``Foreign`` ones; arithmetic with wrap-around, logical ``>>``,
+unsigned ``//`` and ``%``, signed comparisons; ``and``, ``or``, ``not`` in conditions; module constants (int),
+``Global``, ``stack``, ``c_string`` and ``call_address``. LLVM's O2 passes make registers of the variables.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class NativeSyntaxError(SyntaxError):
 
 @dataclass(frozen=True)
 class Foreign:
-    """A function defined elsewhere: by the prelude, libc, CPython or NumPy. ``result`` and ``parameters`` are LLVM types;
-    ``variadic`` parameters follow the listed ones as ``i64``."""
+    """A function defined elsewhere: by the prelude, libc, CPython or NumPy. ``result`` and ``parameters`` are LLVM
+    types; ``variadic`` parameters follow the listed ones as ``i64``."""
 
     name: str
     result: str
@@ -73,6 +73,16 @@ def native(function: F) -> F:
 def stack(size: int) -> int:
     """The address of ``size`` bytes (a literal or constant) that live as long as the call, 64-byte aligned."""
     raise TypeError("stack is native code; needed a caller under @native")
+
+
+def c_string(text: str) -> int:
+    """The address of a literal's bytes, with a zero behind them."""
+    raise TypeError("c_string is native code; needed a caller under @native")
+
+
+def call_address(address: int, *arguments: int) -> None:
+    """Call the function at an address, which returns nothing."""
+    raise TypeError("call_address is native code; needed a caller under @native")
 
 
 def native_names(module: ModuleType) -> list[str]:
@@ -126,11 +136,15 @@ class _Translator:
         if not terminated:
             self.emit("ret i64 0")
         parameters = ", ".join(f"i64 %{n}.in" for n in names)
-        body = "\n".join(f"  {line}" if not line.endswith(":") else line for line in ["entry:", *self.entry, *self.lines])
+        body = "\n".join(
+            f"  {line}" if not line.endswith(":") else line for line in ["entry:", *self.entry, *self.lines]
+        )
         return f"define i64 @{self.node.name}({parameters}) nounwind {{\n{body}\n}}"
 
     def refuse(self, node: ast.AST, what: str) -> NativeSyntaxError:
-        return NativeSyntaxError(f"{self.node.name}, line {getattr(node, 'lineno', 0)}: {what} is outside the native subset")
+        return NativeSyntaxError(
+            f"{self.node.name}, line {getattr(node, 'lineno', 0)}: {what} is outside the native subset"
+        )
 
     def emit(self, line: str) -> None:
         self.lines.append(line)
@@ -155,11 +169,14 @@ class _Translator:
 
     def block(self, statements: list[ast.stmt]) -> bool:
         """Translate statements; whether control cannot reach their end."""
-        return any([self.statement(s) for s in statements])
+        finished = [self.statement(s) for s in statements]
+        return any(finished)
 
     def statement(self, node: ast.stmt) -> bool:
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                self.assign(name, self.expression(value))
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
                 self.assign(name, self.expression(value))
             case ast.AugAssign(target=ast.Name(id=name), op=op, value=value):
                 total = ast.BinOp(left=ast.Name(id=name, ctx=ast.Load()), op=op, right=value)
@@ -232,9 +249,6 @@ class _Translator:
         match node:
             case ast.Constant(value=int() as number):
                 return str(int(number))
-            case ast.Constant(value=str() as text):
-                name = self.strings.setdefault(text, f"text.{len(self.strings)}")
-                return f"ptrtoint (ptr @{name} to i64)"
             case ast.Name(id=name) if name in self.variables:
                 return self.value(f"load i64, ptr %{name}.v")
             case ast.Name(id=name) if isinstance(self.scope.get(name), Global):
@@ -255,16 +269,19 @@ class _Translator:
                 raise self.refuse(node, ast.unparse(node))
 
     def call(self, node: ast.expr, name: str, args: list[ast.expr]) -> str:
-        callee = self.scope.get(name)
+        callee: Any = self.scope.get(name)
         if callee is stack:
             size = self.expression(args[0])
             slot = "%" + self.fresh("stack")
             self.entry.append(f"{slot} = alloca i8, i64 {size}, align 64")
             return self.value(f"ptrtoint ptr {slot} to i64")
+        if callee is c_string and isinstance(args[0], ast.Constant):
+            text = self.strings.setdefault(str(args[0].value), f"text.{len(self.strings)}")
+            return f"ptrtoint (ptr @{text} to i64)"
         values = [self.expression(a) for a in args]
-        if name in self.variables:
-            pointer = self.value(f"inttoptr i64 {self.expression(ast.Name(id=name, ctx=ast.Load()))} to ptr")
-            self.emit(f"call void {pointer}({', '.join(f'i64 {v}' for v in values)})")
+        if callee is call_address:
+            pointer = self.value(f"inttoptr i64 {values[0]} to ptr")
+            self.emit(f"call void {pointer}({', '.join(f'i64 {v}' for v in values[1:])})")
             return "0"
         if isinstance(callee, Foreign):
             return self.foreign_call(node, callee, values)

@@ -1,9 +1,9 @@
 """The buffer pool's native half: an allocator with the functions that a NumPy memory handler (NEP 49) needs.
 
-A block is a header of 64 bytes and then the data, 64-byte aligned. Small blocks come from libc in size classes, four to the
-octave, and wait in one list per class. Large ones are mapped; dead ones keep their pages, in the list of their class and in a
-list by age, and the oldest are unmapped when the pool exceeds its bound. Live large blocks are listed with a tag.
-A lock of its own guards it all: handler functions may run without the GIL.
+A block is a header of 64 bytes and then the data, 64-byte aligned. Small blocks come from libc in size classes, four to
+the octave, and wait in one list per class. Large ones are mapped; dead ones keep their pages, in the list of their
+class and in a list by age, and the oldest are unmapped when the pool exceeds its bound. Live large blocks are listed
+with a tag. A lock of its own guards it all: handler functions may run without the GIL.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ PAGE = 4096
 # From here on the kernel is asked for 2 MB pages: a first touch then costs one fault for 512 pages.
 HUGE_BYTES = 4 << 20
 CLASSES = 192
-# How far above its own class a request looks for a dead block (half an octave), and how many blocks of a class it tries.
+# How far above its own class a request looks for a dead block (half an octave), and how many blocks of a class it
+# tries.
 CLASSES_SEARCHED, BLOCKS_SEARCHED = 3, 8
 SMALL_CACHE_BYTES = 16 << 20
 LOCK_SPINS = 100
@@ -193,8 +194,8 @@ def remove_dead(block: int) -> int:
 
 @native
 def trim_dead(bound: int) -> int:
-    """Take the oldest dead blocks out until at most ``bound`` bytes are left; a chain through their first word behind the
-    header. Needs the lock; unmapping is left to the caller, since it takes milliseconds."""
+    """Take the oldest dead blocks out until at most ``bound`` bytes are left; a chain through their first word behind
+    the header. Needs the lock; unmapping is left to the caller, since it takes milliseconds."""
     chain = 0
     while load(MEMORY_STATE + DEAD) > bound:
         block = load(AGE_LIST + 8) - AGE_NODE

@@ -1,14 +1,15 @@
 """The thread pool's native half: a parallel region in, chunks run by the caller and by workers, each exactly once.
 
-A region is a record in one of ``SLOTS`` fixed slots. Its state word says how many workers are inside, how many may be, and
-whether it is open; a worker enters by a compare-and-exchange on that word, so a late one can only enter a region that is open
-now, and the fields it then reads stay put until it has left: the caller closes the region and waits for the last one to leave.
-The caller always works on its own region, and runs it alone if no slot or worker is free; so nesting cannot deadlock.
+A region is a record in one of ``SLOTS`` fixed slots. Its state word says how many workers are inside, how many may be,
+and whether it is open; a worker enters by a compare-and-exchange on that word, so a late one can only enter a region
+that is open now, and the fields it then reads stay put until it has left: the caller closes the region and waits for
+the last one to leave. The caller always works on its own region, and runs it alone if no slot or worker is free; so
+nesting cannot deadlock.
 """
 
 from __future__ import annotations
 
-from tenferro.engines.cpu.native_language import Foreign, Global, native
+from tenferro.engines.cpu.native_language import Foreign, Global, call_address, native
 from tenferro.engines.cpu.native_prelude import (
     FLOAT_CONTROL,
     atomic_add,
@@ -81,7 +82,7 @@ def run_alone(function: int, params: int, total: int, grain: int, thread_state: 
         end = begin + grain
         if end > total:
             end = total
-        function(params, begin, end)
+        call_address(function, params, begin, end)
         begin = end
         now = monotonic_ns()
         if now - polled > POLL_NS:
@@ -94,7 +95,7 @@ def run_alone(function: int, params: int, total: int, grain: int, thread_state: 
 @native
 def take_slot() -> int:
     """A free slot, now taken; 0 where all are in use."""
-    slot = POOL_SLOTS
+    slot: int = POOL_SLOTS
     end = slot + SLOTS * SLOT_BYTES
     while slot < end:
         if atomic_load32(slot + STATE) == 0 and exchange32(slot + STATE, 0, TAKEN):
@@ -116,7 +117,7 @@ def run_chunk(slot: int) -> int:
     if end > load(slot + TOTAL):
         end = load(slot + TOTAL)
     function = load(slot + FUNCTION)
-    function(load(slot + PARAMS), begin, end)
+    call_address(function, load(slot + PARAMS), begin, end)
     return 1
 
 
@@ -149,10 +150,11 @@ def close_slot(slot: int) -> int:
 def region(function: int, params: int, total: int, grain: int, threads: int, thread_state: int) -> int:
     """``function(params, begin, end)`` over [0, total) in chunks of ``grain``, on up to ``threads`` threads.
 
-    Returns 0; 1 where a signal handler raised, with the exception set and some chunks not run; 2 in a child forked by one."""
+    Returns 0; 1 where a signal handler raised, with the exception set and some chunks not run; 2 in a child forked by
+    one."""
     if total <= grain:
         if total > 0:
-            function(params, 0, total)
+            call_address(function, params, 0, total)
         return 0
     slot = 0
     if threads > 1:
@@ -217,7 +219,7 @@ def help_slot(slot: int) -> int:
 @native
 def help_any() -> int:
     """One round over all slots; 1 where some region had work."""
-    slot = POOL_SLOTS
+    slot: int = POOL_SLOTS
     end = slot + SLOTS * SLOT_BYTES
     helped = 0
     while slot < end:
@@ -257,7 +259,7 @@ def stop_workers() -> int:
 @native
 def reset_pool() -> int:
     """The pool as at the start, with this thread as the main one: for a forked child, which has no workers."""
-    slot = POOL_SLOTS
+    slot: int = POOL_SLOTS
     end = slot + SLOTS * SLOT_BYTES
     while slot < end:
         atomic_store32(slot + STATE, 0)

@@ -1,8 +1,8 @@
 """The disk cache of compiled objects: a key in, the object's bytes out, or None.
 
-One file for each entry: magic, sha256 of key and payload, the payload. A file is written under a temporary name and renamed,
-so that a reader, or a second writer of the same key, never sees half of one. Anything that does not check is treated as
-absent and written anew. Nothing is unpickled.
+One file for each entry: magic, sha256 of key and payload, the payload. A file is written under a temporary name and
+renamed, so that a reader, or a second writer of the same key, never sees half of one. Anything that does not check is
+treated as absent and written anew. Nothing is unpickled.
 """
 
 from __future__ import annotations

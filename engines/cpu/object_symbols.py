@@ -1,7 +1,7 @@
 """Which symbols an object file needs from elsewhere: the bytes of an ELF64 or Mach-O 64 object in, names out.
 
-llvmlite shows sections, not symbols, and an engine that meets an unknown symbol ends the process; so the table is read here.
-Layouts: System V gABI, chapter 4 (ELF64 headers, symbol table); Apple's ``mach-o/loader.h`` and ``nlist.h``.
+llvmlite shows sections, not symbols, and an engine that meets an unknown symbol ends the process; so the table is read
+here. Layouts: System V gABI, chapter 4 (ELF64 headers, symbol table); Apple's ``mach-o/loader.h`` and ``nlist.h``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ def undefined_symbols(data: bytes) -> frozenset[str]:
         return frozenset(_elf_undefined(data))
     if data[:4] == _MACHO_MAGIC.to_bytes(4, "little"):
         return frozenset(_macho_undefined(data))
-    raise LoweringError("compile: the object file is neither ELF64 nor Mach-O 64; needed one whose symbols can be checked")
+    raise LoweringError(
+        "compile: the object file is neither ELF64 nor Mach-O 64; needed one whose symbols can be checked"
+    )
 
 
 def _name(data: bytes, start: int) -> str:

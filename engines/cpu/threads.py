@@ -38,7 +38,8 @@ _scope: ContextVar[int | None] = ContextVar("tenferro_threads", default=None)
 
 @contextmanager
 def threads(n: int) -> Iterator[None]:
-    """Parallel regions of this thread (or task) use up to ``n`` threads inside the scope; more than there are cores if asked.
+    """Parallel regions of this thread (or task) use up to ``n`` threads inside the scope; more than there are cores if
+    asked.
 
     Results are the same at any number. Raises ValueError outside 1 to 4095."""
     if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= MAX_WORKERS:
@@ -77,7 +78,8 @@ def _start(wanted: int) -> None:
 
 
 def _stop() -> None:
-    """End the workers before the interpreter goes: a thread must not come out of native code into a dead interpreter."""
+    """End the workers before the interpreter goes: a thread must not come out of native code into a dead
+    interpreter."""
     with _pool.lock:
         _pool.is_serial = True
         workers = list(_pool.workers)

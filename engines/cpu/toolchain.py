@@ -1,11 +1,12 @@
 """LLVM text in, loaded machine code out. The only place that imports llvmlite, and only at the first compile.
 
-text → key → disk cache → object → its own engine. One lock goes round every llvmlite call and is held across ``fork``: a child
-forked in the middle of a compile would inherit LLVM's locks and hang at its own first compile.
+text → key → disk cache → object → its own engine. One lock goes round every llvmlite call and is held across ``fork``:
+a child forked in the middle of a compile would inherit LLVM's locks and hang at its own first compile.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 import platform
 import sys
@@ -42,8 +43,9 @@ _machines: dict[tuple[int, Target], Any] = {}
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What code is generated for: LLVM's CPU name and feature string, the width of vectors that kernels use, and whether
-    masked loads and stores are instructions (elsewhere they are loops: 9 to 36 times slower for bytes on AVX2)."""
+    """What code is generated for: LLVM's CPU name and feature string, the width of vectors that kernels use, and
+    whether masked loads and stores are instructions (elsewhere they are loops: 9 to 36 times slower for bytes on
+    AVX2)."""
 
     cpu: str
     features: str
@@ -63,8 +65,7 @@ def _llvm() -> Iterator[ModuleType]:
 
 @cache
 def _binding() -> ModuleType:
-    import llvmlite.binding as binding
-
+    binding = importlib.import_module("llvmlite.binding")
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
     return binding
@@ -90,8 +91,8 @@ def host_target() -> Target:
 
 @cache
 def supported() -> bool:
-    """Whether this machine and system are served: x86-64-v3 or AArch64 with NEON, and an object format that can be checked.
-    Elsewhere the reference engine serves."""
+    """Whether this machine and system are served: x86-64-v3 or AArch64 with NEON, and an object format that can be
+    checked. Elsewhere the reference engine serves."""
     if sys.platform not in ("linux", "darwin") or sys.maxsize < 2**32:
         return False
     match platform.machine().lower():
@@ -133,7 +134,8 @@ class Library:
         self.from_cache = from_cache
         self._engine = engine
         self._addresses: dict[str, int] = {}
-        # A finalizer may run inside any allocation of any thread, so it takes no lock: the next use of LLVM closes the engine.
+        # A finalizer may run inside any allocation of any thread, so it takes no lock: the next use of LLVM closes the
+        # engine.
         self._finalizer = weakref.finalize(self, _dead_engines.append, engine)
         self._finalizer.atexit = False
 
@@ -175,10 +177,10 @@ def compile_text(
 ) -> Library:
     """Compile LLVM assembly text and load it.
 
-    level: LLVM's code generation level, 0 to 3. target: the host's by default. optimize: run LLVM's O2 passes over the text
-    first (kernels come in explicit vector form and need none). symbols: names outside the allow-list that the text may use,
-    with their addresses in this process; the text itself never holds an address, for the object outlives the process.
-    Raises LoweringError for text that does not parse and for objects that need any other symbol."""
+    level: LLVM's code generation level, 0 to 3. target: the host's by default. optimize: run LLVM's O2 passes over the
+    text first (kernels come in explicit vector form and need none). symbols: names outside the allow-list that the text
+    may use, with their addresses in this process; the text itself never holds an address, for the object outlives the
+    process. Raises LoweringError for text that does not parse and for objects that need any other symbol."""
     if level not in LEVELS:
         raise LoweringError(f"compile: level {level}; needed one of {LEVELS}")
     target = target or host_target()
@@ -230,9 +232,7 @@ def _parse(llvm: ModuleType, text: str, machine: Any) -> Any:
     return module
 
 
-def _compile(
-    llvm: ModuleType, text: str, level: int, target: Target, optimize: bool, symbols: dict[str, int]
-) -> bytes:
+def _compile(llvm: ModuleType, text: str, level: int, target: Target, optimize: bool, symbols: dict[str, int]) -> bytes:
     """The cache's payload: 8 bytes of code size, then the object."""
     machine = _machine(llvm, level, target)
     module = _parse(llvm, text, machine)
@@ -246,9 +246,11 @@ def _compile(
     data: bytes = machine.emit_object(module)
     unknown = undefined_symbols(data) - ALLOWED_SYMBOLS - symbols.keys()
     if unknown:
-        raise LoweringError(f"compile: the object needs {', '.join(sorted(unknown))}; needed code that calls nothing outside it")
+        raise LoweringError(
+            f"compile: the object needs {', '.join(sorted(unknown))}; needed code that calls nothing outside it"
+        )
     sections = llvm.ObjectFileRef.from_data(data).sections()
-    code_bytes = sum(section.size() for section in sections if section.is_text())
+    code_bytes: int = sum(section.size() for section in sections if section.is_text())
     return code_bytes.to_bytes(8, "little") + data
 
 

@@ -14,8 +14,8 @@ def test_every_variable_is_read():
         "TENFERRO_TIER": "2", "TENFERRO_VECTOR_BITS": "256", "TENFERRO_POOL_BYTES": "0", "TENFERRO_MEMORY_LIMIT": "1G",
     })  # fmt: skip
     assert found == Config(
-        num_threads=3, show=frozenset({"llvm", "asm"}), cache=False, cache_dir="/c", cache_bytes=2 << 20, wrap_numpy=False,
-        check=True, engine="reference", tier="2", vector_bits=256, pool_bytes=0, memory_limit=1 << 30,
+        num_threads=3, show=frozenset({"llvm", "asm"}), cache=False, cache_dir="/c", cache_bytes=2 << 20,
+        wrap_numpy=False, check=True, engine="reference", tier="2", vector_bits=256, pool_bytes=0, memory_limit=1 << 30,
     )  # fmt: skip
 
 
@@ -23,7 +23,8 @@ def test_every_variable_is_read():
     ("variable", "value", "legal"),
     [
         ("TENFERRO_NUM_THREADS", "0", "1 to 1024"), ("TENFERRO_NUM_THREADS", "two", "1 to 1024"),
-        ("TENFERRO_SHOW", "llvm,ptx", "program, exec, regions, kernel, llvm, asm"), ("TENFERRO_CACHE", "yes", "1, true or on"),
+        ("TENFERRO_SHOW", "llvm,ptx", "program, exec, regions, kernel, llvm, asm"),
+        ("TENFERRO_CACHE", "yes", "1, true or on"),
         ("TENFERRO_CACHE_DIR", "here", "absolute"), ("TENFERRO_ENGINE", "gpu", "cpu, reference"),
         ("TENFERRO_TIER", "3", "auto, 0, 2"), ("TENFERRO_VECTOR_BITS", "64", "128, 256 or 512"),
         ("TENFERRO_POOL_BYTES", "1T", "512M"), ("TENFERRO_MEMORY_LIMIT", "-1", "bytes"),

@@ -30,7 +30,9 @@ def empty_pool():
     memory.set_bounds(*memory.default_bounds())
 
 
-@pytest.mark.parametrize("shape", [(), (0,), (1,), (3, 0, 2), (2, 3, 4), (1,) * 64, (LARGE,), (LARGE, 0), (17, 1000, 9)])
+@pytest.mark.parametrize(
+    "shape", [(), (0,), (1,), (3, 0, 2), (2, 3, 4), (1,) * 64, (LARGE,), (LARGE, 0), (17, 1000, 9)]
+)
 @pytest.mark.parametrize("dtype", ["?", "i1", "u2", "f2", "f4", "f8", "c8", "c16", "g", "M8[ns]", "m8[s]"])
 def test_an_array_like_any_other(shape, dtype):
     array = memory.empty(shape, dtype)
@@ -55,8 +57,18 @@ def test_dtypes_that_are_no_numbers_are_refused(dtype):
         memory.empty((2,), dtype)
 
 
-@pytest.mark.parametrize(("shape", "error"), [((-1,), ShapeError), ((1 << 40, 1 << 40), ShapeError), ((1 << 63,), OverflowError),
-                                              (("a",), TypeError), ((1.5,), TypeError), ((1,) * 65, ShapeError), (3, TypeError)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("shape", "error"),
+    [
+        ((-1,), ShapeError),
+        ((1 << 40, 1 << 40), ShapeError),
+        ((1 << 63,), OverflowError),
+        (("a",), TypeError),
+        ((1.5,), TypeError),
+        ((1,) * 65, ShapeError),
+        (3, TypeError),
+    ],
+)
 def test_shapes_are_checked(shape, error):
     with pytest.raises(error):
         memory.empty(shape, "f8")

@@ -82,7 +82,9 @@ def scale_block(kernels, n, grain, heavy=False, byte_offset=0):
 
 @pytest.mark.parametrize("heavy", [False, True])
 @pytest.mark.parametrize("workers", [1, 2, 5])
-@pytest.mark.parametrize(("n", "grain"), [(1, 1), (1000, 1), (1000, 7), (1000, 999), (1000, 1000), (1000, 5000), (0, 1)])
+@pytest.mark.parametrize(
+    ("n", "grain"), [(1, 1), (1000, 1), (1000, 7), (1000, 999), (1000, 1000), (1000, 5000), (0, 1)]
+)
 def test_a_launch_covers_every_item(kernels, heavy, workers, n, grain):
     x, z = np.arange(1000.0), np.full(1000, -1.0)
     with threads.threads(workers):
@@ -191,7 +193,11 @@ def test_block_refuses_what_cannot_run(kernels):
 def test_outputs_are_made_natively(kernels, heavy):
     block = native.Block(heavy=heavy)
     x = np.arange(24.0).reshape(2, 3, 4)
-    first, nothing, second = block.add_output((2, 3, 4), x.dtype), block.add_output((0, 5), np.dtype("f4")), block.add_output((24,), x.dtype)
+    first, nothing, second = (
+        block.add_output((2, 3, 4), x.dtype),
+        block.add_output((0, 5), np.dtype("f4")),
+        block.add_output((24,), x.dtype),
+    )
     for source, target in ((0, first), (first, second)):
         launch = block.add_launch(kernels.address("scale"), 24, 5, [0, 0, 0])
         block.add_patch(source, launch, 1)
@@ -222,7 +228,9 @@ def test_outputs_die_where_the_run_fails(kernels):
         launch = block.add_launch(kernels.address("scale"), 1 << 16, 1 << 16, [0, 0, 0])
         block.add_patch(int(missing), launch, 1)
         block.add_patch(target, launch, 2)
-        with pytest.raises(TypeError if missing else MemoryLimitError, match="fewer arrays" if missing else "shape .1125899906842624,"):
+        with pytest.raises(
+            TypeError if missing else MemoryLimitError, match="fewer arrays" if missing else "shape .11258999"
+        ):
             memory.enter(block, block.seal(), 1, x)
     del block
     gc.collect()
@@ -250,8 +258,14 @@ if IS_ARM:
     WRITE = "call void @llvm.aarch64.set.fpcr(i64 %v)"
     FLUSH = FLOAT_CONTROL | 1 << 24
 else:
-    READ = "%p = alloca i32\n call void @llvm.x86.sse.stmxcsr(ptr %p)\n %v = load i32, ptr %p\n %w = zext i32 %v to i64\n ret i64 %w"
-    WRITE = "%p = alloca i32\n %w = trunc i64 %v to i32\n store i32 %w, ptr %p\n call void @llvm.x86.sse.ldmxcsr(ptr %p)"
+    READ = """%p = alloca i32
+  call void @llvm.x86.sse.stmxcsr(ptr %p)
+  %v = load i32, ptr %p
+  %w = zext i32 %v to i64
+  ret i64 %w"""
+    WRITE = (
+        "%p = alloca i32\n %w = trunc i64 %v to i32\n store i32 %w, ptr %p\n call void @llvm.x86.sse.ldmxcsr(ptr %p)"
+    )
     FLUSH = FLOAT_CONTROL | 1 << 15 | 1 << 6
 
 
@@ -327,7 +341,9 @@ print("done", flush=True)
 @pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.parametrize("heavy", ["heavy", "light"])
 def test_ctrl_c_ends_a_long_loop(heavy, workers):
-    process = subprocess.Popen([sys.executable, "-c", INTERRUPTED, heavy, str(workers)], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED, heavy, str(workers)], stdout=subprocess.PIPE, text=True
+    )
     try:
         assert process.stdout.readline() == "ready\n"
         time.sleep(0.15)
@@ -391,7 +407,7 @@ def test_the_layout_check_reads_real_arrays(monkeypatch):
 
 
 def test_the_module_text_holds_no_address():
-    code = "import hashlib; from tenferro.engines.cpu import native; print(hashlib.sha256(native.text().encode()).hexdigest())"
+    code = "from tenferro.engines.cpu.native import text; print(text())"
     texts = {subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout for _ in range(2)}
     assert len(texts) == 1
 
@@ -442,7 +458,9 @@ def address(n: int) -> int:
 def test_native_functions_mean_what_python_means(tmp_path):
     module, text = translated(LANGUAGE, tmp_path, "language_sample")
     library = compile_text(text, 2, optimize=True)
-    function = {n: ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(library.address(n)) for n in ("collatz", "loops", "address")}
+    function = {
+        n: ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(library.address(n)) for n in ("collatz", "loops", "address")
+    }
     for n in range(1, 40):
         assert function["collatz"](n) == module.collatz(n)
         expected = 0
@@ -455,11 +473,23 @@ def test_native_functions_mean_what_python_means(tmp_path):
 
 @pytest.mark.parametrize(
     "body",
-    ["return [n]", "n.x = 1\n    return n", "for i in range(n):\n        pass\n    return n", "return unknown(n)", "return n / 2",
-     "return other(n, n)", "return 1 < n < 3", "return wide(n)", "try:\n        return n\n    finally:\n        pass"],
-)  # fmt: skip
+    [
+        "return [n]",
+        "n.x = 1\n    return n",
+        "for i in range(n):\n        pass\n    return n",
+        "return unknown(n)",
+        "return n / 2",
+        "return other(n, n)",
+        "return 1 < n < 3",
+        "return wide(n)",
+        "return 'text'",
+        "return n(1)",
+        "try:\n        return n\n    finally:\n        pass",
+    ],
+)
 def test_what_is_outside_the_native_subset_is_refused(body, tmp_path):
-    source = f"wide = Foreign('wide', 'i64', ())\n@native\ndef other(n: int) -> int:\n    return n\n@native\ndef f(n: int) -> int:\n    {body}\n"
+    head = "wide = Foreign('wide', 'i64', ())\n@native\ndef other(n: int) -> int:\n    return n\n"
+    source = f"{head}@native\ndef f(n: int) -> int:\n    {body}\n"
     with pytest.raises(NativeSyntaxError, match="f, line"):
         translated(source, tmp_path, "refused_sample")
 
