@@ -92,8 +92,10 @@ def write_pictures(folder: Path, photographs: dict[str, Array]) -> None:
             Image.fromarray(result).save(folder / f"{name}-{step}.png")
             share = np.mean(difference > 0)
             print(f"{name}-{step}.png: {share:.4%} of values differ from NumPy's, by {difference.max()} at most")
-            # The two round sums and roots differently in the last bit, which may move a value across a whole number.
-            assert difference.max() <= 1
+            # Sums and roots differ in the last bit, which may move a value across a whole number; sharpening, which
+            # follows in "developed", doubles such a step.
+            assert difference.max() <= (4 if step == "developed" else 1)
+            assert share < 1e-3
 
 
 def resized(image: Array, side: int) -> Array:

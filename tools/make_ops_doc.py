@@ -132,7 +132,7 @@ def page() -> str:
     pointwise = [op for op in OPS.values() if isinstance(op.form, Pointwise)]
     reductions = [op for op in OPS.values() if isinstance(op.form, Reduction)]
     others = [op for op in OPS.values() if not isinstance(op.form, Pointwise | Reduction)]
-    functions = ", ".join(f"`{name}`" for name in sorted(API))
+    functions = ", ".join(f"`{name}`" for name in sorted(API) if hasattr(np, name))
     parts = [
         ["## Pointwise", "", *pointwise_table(pointwise)],
         ["## Reductions", "", *reduction_table(reductions)],
