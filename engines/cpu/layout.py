@@ -244,12 +244,21 @@ def merge(axes: Sequence[int], sizes: Sequence[int], table: Sequence[Sequence[in
     return groups
 
 
-def _classify(strides: Sequence[int], itemsize: int, masked: bool) -> StrideClass:
+SHORT_ROW = 64
+"""Elements under which a row is joined with outer loops into a longer one: a vector takes up to 32."""
+
+
+def _classify(strides: Sequence[int], sizes: Sequence[int], itemsize: int, masked: bool) -> StrideClass:
     if masked:
         return "masked"
     if not any(strides):
         return "uniform"
-    return "unit" if len(strides) == 1 and strides[0] == itemsize else "packed"
+    step = itemsize
+    for stride, size in zip(reversed(strides), reversed(sizes), strict=True):
+        if stride != step:
+            return "packed"
+        step *= size
+    return "unit"
 
 
 def layout(region: Region, slots: Mapping[int, Strided], itemsizes: Mapping[int, int], env: Environment) -> Layout:
@@ -298,13 +307,15 @@ def _loops(
     row_groups = merge(region.row_axes, space, table, keep)
     if not region.row_axes:
         row_groups = [outer_groups.pop()] if outer_groups else []
+        while outer_groups and _size(space, [a for g in row_groups for a in g]) < SHORT_ROW:
+            row_groups.insert(0, outer_groups.pop())
     groups = outer_groups + row_groups
     loops = [Axis(_size(space, g), g[0] if len(g) == 1 else -1) for g in groups]
     split = len(outer_groups)
     bound = []
     for slot, x, masked in found:
         strides = tuple(x.strides[g[-1]] for g in groups)
-        kind = _classify(strides[split:], itemsizes[slot], masked)
+        kind = _classify(strides[split:], [x.size for x in loops[split:]], itemsizes[slot], masked)
         bound.append(Bound(slot, x.offset, strides[:split], strides[split:], itemsizes[slot], kind))
     axis_loops = {g[0]: k for k, g in enumerate(groups) if len(g) == 1}
     row = tuple(loops[split:]) or (Axis(1, -1),)

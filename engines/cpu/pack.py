@@ -22,34 +22,67 @@ def copy_function(module: ModuleText, itemsize: int, rank: int, pack: bool) -> s
 
 
 def _text(name: str, itemsize: int, rank: int, pack: bool) -> str:
+    """Runs along the last loop, one after another; the indices of the other loops are carried like an odometer's."""
     code = Code()
     sizes = [code.word("%sizes", j) for j in range(rank)]
     strides = [code.word("%strides", j) for j in range(rank)]
-    place = code.alloca(8)  # elements done
-    code.do(f"store i64 0, ptr {place}, align 8")
+    start = _indices(code, "%first", sizes)
     head, run, done = code.new_label("head"), code.new_label("run"), code.new_label("done")
+    before = code.block
     code.jump(head)
     code.start(head)
-    so_far = code.emit(f"load i64, ptr {place}, align 8")
+    so_far, index = code.fresh(), [code.fresh() for _ in range(rank)]
+    mark = len(code.lines)
     code.branch(code.compare("slt", so_far, "%count"), run, done)
     code.start(run)
-    rest = code.add("%first", so_far)
-    base, column = "%base", rest
-    for j in reversed(range(1, rank)):
-        column = code.emit(f"urem i64 {rest}, {sizes[j]}")
-        rest = code.emit(f"udiv i64 {rest}, {sizes[j]}")
-        base = code.at(base, code.mul(column, strides[j]))
-        if j == rank - 1:
-            inner = column
-    if rank == 1:
-        inner = rest
-    base = code.at(base, code.mul(rest, strides[0]))
-    length = code.minimum(code.sub("%count", so_far), code.sub(sizes[-1], inner))
-    target = code.at("%scratch", code.mul(so_far, itemsize))
+    base = "%base"
+    for j in range(rank):
+        base = code.at(base, code.mul(index[j], strides[j]))
+    length = code.minimum(code.sub("%count", so_far), code.sub(sizes[-1], index[-1]))
+    _copy_run(code, base, strides[-1], code.at("%scratch", code.mul(so_far, itemsize)), length, itemsize, pack)
+    following = code.add(so_far, length)
+    after = _advanced(code, index, sizes)
+    back = code.block
+    code.jump(head)
+    code.lines[mark:mark] = [
+        f"  {name} = phi i64 [ {first}, %{before} ], [ {then}, %{back} ]"
+        for name, first, then in zip([so_far, *index], ["0", *start], [following, *after], strict=True)
+    ]
+    code.start(done)
+    code.do("ret void")
+    return code.function(f"define internal void {name}{SIGNATURE} noinline nounwind")
+
+
+def _indices(code: Code, number: str, sizes: list[str]) -> list[str]:
+    """The indices of a row-major number."""
+    found: list[str] = []
+    for size in reversed(sizes[1:]):
+        found.insert(0, code.emit(f"urem i64 {number}, {size}"))
+        number = code.emit(f"udiv i64 {number}, {size}")
+    return [number, *found]
+
+
+def _advanced(code: Code, index: list[str], sizes: list[str]) -> list[str]:
+    """The indices of the next run: the last one is 0 again, and a carry goes up."""
+    if len(index) == 1:
+        return ["0"]
+    found, carry = ["0"], "1"
+    for j in reversed(range(len(index) - 1)):
+        moved = code.add(index[j], carry)
+        if j == 0:
+            found.insert(0, moved)
+            break
+        wraps = code.compare("eq", moved, sizes[j])
+        found.insert(0, code.emit(f"select i1 {wraps}, i64 0, i64 {moved}"))
+        carry = code.emit(f"zext i1 {wraps} to i64")
+    return found
+
+
+def _copy_run(code: Code, base: str, stride: str, target: str, length: str, itemsize: int, pack: bool) -> None:
     kind = f"i{8 * itemsize}"
 
     def element(k: str, _: list[str]) -> list[str]:
-        far = code.at(base, code.mul(k, strides[-1]))
+        far = code.at(base, code.mul(k, stride))
         near = code.at(target, code.mul(k, itemsize))
         source, sink = (far, near) if pack else (near, far)
         value = code.emit(f"load {kind}, ptr {source}, align 1")
@@ -57,8 +90,3 @@ def _text(name: str, itemsize: int, rank: int, pack: bool) -> str:
         return []
 
     code.loop(0, length, 1, [], element)
-    code.do(f"store i64 {code.add(so_far, length)}, ptr {place}, align 8")
-    code.jump(head)
-    code.start(done)
-    code.do("ret void")
-    return code.function(f"define internal void {name}{SIGNATURE} noinline nounwind")

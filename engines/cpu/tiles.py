@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 TILE_BYTES = 128
 """Bytes of a tile along the operand's contiguous direction: two cache lines, so that a misaligned one is read whole."""
 TILE_COLUMNS = 256
-AHEAD = 32
+AHEAD = 16
 """Columns between a line's prefetch and its use."""
 
 
