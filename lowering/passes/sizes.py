@@ -1,0 +1,124 @@
+"""Unify equal sizes: where a guard says that two sizes are equal, one of them is used throughout.
+
+Spaces are compared by their expressions; with ``a.shape == b.shape`` guarded, arrays over both must count as one space.
+The guards themselves stay as they were traced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from tenferro.tracer.dims import DimExpr, Extent, Leaf, leaves, mul, sub, substitute
+from tenferro.tracer.program import (
+    ArrayType,
+    DimScalar,
+    Literal,
+    Operand,
+    Operation,
+    Params,
+    SemanticProgram,
+    ShapeGuard,
+    Value,
+)
+
+ORDER = {"int": 0, "extent": 1, "runtime": 2}
+
+
+def unify_sizes(program: SemanticProgram) -> SemanticProgram:
+    known = _solve(program.guards)
+    return _Substitution(known).program(program) if known else program
+
+
+def _solve(guards: tuple[ShapeGuard, ...]) -> dict[Leaf, Extent]:
+    """Each equation gives away one leaf that occurs in it alone and linearly, with coefficient 1 or −1."""
+    known: dict[Leaf, Extent] = {}
+    for guard in guards:
+        if guard.relation != "==" or not guard.holds:
+            continue
+        difference = substitute(sub(guard.lhs, guard.rhs), lambda leaf: known.get(leaf, _alone(leaf)))
+        solved = _isolate(difference)
+        if solved is None:
+            continue
+        gone, value = solved
+        known = {k: substitute(v, lambda leaf: value if leaf == gone else _alone(leaf)) for k, v in known.items()}  # noqa: B023
+        known[gone] = value
+    return known
+
+
+def _isolate(difference: Extent) -> tuple[Leaf, Extent] | None:
+    if isinstance(difference, int):
+        return None
+    candidates: list[tuple[Leaf, int]] = []
+    for monomial, coefficient in difference.terms:
+        if len(monomial) == 1 and monomial[0].leaf is not None and abs(coefficient) == 1:
+            candidates.append((monomial[0].leaf, coefficient))
+    for gone, coefficient in sorted(candidates, key=lambda c: (ORDER[c[0].kind], c[0].index, c[0].axis), reverse=True):
+        rest = sub(difference, mul(_alone(gone), coefficient))
+        if gone.kind != "runtime" and gone not in leaves(rest):
+            return gone, mul(rest, -coefficient)
+    return None
+
+
+def _alone(leaf: Leaf) -> Extent:
+    from tenferro.tracer.dims import leaf as expression
+
+    return expression(leaf.kind, leaf.index, leaf.axis)
+
+
+class _Substitution:
+    """Applies a solution to every size of a program."""
+
+    def __init__(self, known: dict[Leaf, Extent]) -> None:
+        self.replace: Callable[[Leaf], Extent] = lambda leaf: known.get(leaf, _alone(leaf))
+        self.memo: dict[DimExpr, Extent] = {}
+
+    def program(self, program: SemanticProgram) -> SemanticProgram:
+        return replace(
+            program,
+            inputs=tuple(replace(i, value=self.value(i.value)) for i in program.inputs),
+            operations=tuple(self.operation(o) for o in program.operations),
+            outputs=tuple(self.operand(o) for o in program.outputs),
+        )
+
+    def operation(self, o: Operation) -> Operation:
+        params = Params(**{k: self.param(v) for k, v in o.params.items()})
+        outputs = tuple(self.value(v) for v in o.outputs)
+        return Operation(o.op, tuple(self.operand(x) for x in o.inputs), params, outputs, o.line)
+
+    def operand(self, operand: Operand) -> Operand:
+        match operand:
+            case Value():
+                return self.value(operand)
+            case DimScalar(expr=expr, dtype=dtype):
+                size = self.extent(expr)
+                return Literal(_number(size, dtype), dtype) if isinstance(size, int) else DimScalar(size, dtype)
+            case Literal():
+                return operand
+
+    def value(self, value: Value) -> Value:
+        kind = value.type
+        return Value(value.id, ArrayType(kind.dtype, tuple(self.extent(n) for n in kind.shape), kind.weak))
+
+    def extent(self, extent: Extent) -> Extent:
+        if isinstance(extent, int):
+            return extent
+        if extent not in self.memo:
+            self.memo[extent] = substitute(extent, self.replace)
+        return self.memo[extent]
+
+    def param(self, value: Any) -> Any:
+        if isinstance(value, DimExpr):
+            return self.extent(value)
+        return tuple(self.param(v) for v in value) if isinstance(value, tuple) else value
+
+
+def _number(size: int, dtype: Any) -> int | float | complex:
+    match dtype.kind:
+        case "f":
+            return float(size)
+        case "c":
+            return complex(size)
+        case _:
+            return size
