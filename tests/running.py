@@ -6,10 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
-from tenferro.engines.engine import Engine, Executable
+from tenferro.engines.cpu import toolchain
+from tenferro.engines.cpu.engine import CpuEngine
+from tenferro.engines.cpu.toolchain import Target, host_target
+from tenferro.engines.engine import Engine, Executable, RunResult
+from tenferro.engines.reference import ReferenceEngine
 from tenferro.lowering import lower
 from tenferro.tracer.config import Config, config
 from tenferro.tracer.op import Op
@@ -40,12 +45,8 @@ def one_op(
 def engine(engine_id: str) -> Engine:
     match engine_id:
         case "reference:0":
-            from tenferro.engines.reference import ReferenceEngine
-
             return ReferenceEngine()
         case "cpu:0":
-            from tenferro.engines.cpu.engine import CpuEngine
-
             return CpuEngine()
         case _:
             raise ValueError(f"no engine {engine_id!r}")
@@ -67,9 +68,37 @@ def outputs_of(made: Executable, operands: Sequence[Any]) -> list[Array]:
 
 
 CPU_WAYS = tuple(f"{bits} bits, level {tier}" for bits in (512, 256, 128) for tier in ("0", "2"))
+WITHOUT = {512: "", 256: ",-avx512f", 128: ",-avx512f,-avx2,-avx,-fma,-f16c"}
+"""Features to take from an x86 processor so that its widest registers have so many bits."""
 
 
-def way(program: SemanticProgram, name: str) -> Executable:
-    """The program on a CPU engine of a given vector width and code generation level."""
-    bits, tier = int(name.split()[0]), name.split()[-1]
-    raise NotImplementedError((bits, tier))
+def target(bits: int) -> Target:
+    """The machine's own target with registers of at most ``bits`` bits. At 128 bits x86 has no fma instruction:
+    kernels call libm's, which rounds once as well."""
+    host = host_target()
+    if host.vector_bits <= bits:
+        return host
+    return replace(host, features=host.features + WITHOUT[bits], vector_bits=bits, has_native_masked_ops=False)
+
+
+class Way(Executable):
+    """A program on a CPU engine of a vector width and code generation level of its own."""
+
+    def __init__(self, program: SemanticProgram, name: str) -> None:
+        bits, tier = int(name.split()[0]), name.split()[-1]
+        self._made = CpuEngine(target=target(bits), tier=tier).compile(lower(program, config()))
+
+    def run(self, inputs: Sequence[Array | int]) -> RunResult:
+        with patch.object(toolchain, "ALLOWED_SYMBOLS", toolchain.ALLOWED_SYMBOLS | {"fma", "fmaf"}):
+            return self._made.run(inputs)
+
+    def kernel_texts(self) -> dict[str, dict[str, str]]:
+        return self._made.kernel_texts()
+
+    @property
+    def kernels(self) -> int:
+        return self._made.kernels
+
+    @property
+    def kernel_bytes(self) -> int:
+        return self._made.kernel_bytes

@@ -40,24 +40,26 @@ UNKNOWN_TAILS = 64
 
 
 class CpuEngine(Engine):
-    """The process's cores. ``target`` overrides the machine's own instruction set (for tests of vector widths)."""
+    """The process's cores. ``target`` overrides the machine's own instruction set and ``tier`` the setting of that name
+    (for tests of vector widths and of code generation levels)."""
 
-    def __init__(self, number: int = 0, target: Target | None = None) -> None:
+    def __init__(self, number: int = 0, target: Target | None = None, tier: str | None = None) -> None:
         self.id = f"cpu:{number}"
         self.target = target
+        self.tier = tier if tier is not None else config().tier
 
     def compile(self, plan: Plan) -> Executable:
-        return CpuExecutable(plan, self.target)
+        return CpuExecutable(plan, self.target, self.tier)
 
 
 class CpuExecutable(Executable):
     """A plan with its kernels, and the bindings to the layouts seen so far."""
 
-    def __init__(self, plan: Plan, target: Target | None = None) -> None:
+    def __init__(self, plan: Plan, target: Target | None = None, tier: str = "auto") -> None:
         self.plan = plan
         self.table = KernelTable(target)
         self._bound: OrderedDict[Any, BoundPlan] = OrderedDict()
-        self._tier = config().tier
+        self._tier = tier
         self._enter = native.module().enter
 
     def run(self, inputs: Sequence[Array | int]) -> RunResult:

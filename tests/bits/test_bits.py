@@ -12,7 +12,7 @@ import pytest
 import tenferro as tn
 import tenferro.numpy as tnp
 from tests.bits.functions import BY_ROW, FUNCTIONS, POINTWISE, Inputs, as_tuple
-from tests.running import CPU_WAYS, outputs_of, way
+from tests.running import CPU_WAYS, Way, outputs_of
 from tests.table.agreement import bits
 from tests.values import laid_out, uniform
 
@@ -59,7 +59,7 @@ def test_vector_widths_and_levels(function: Function, dtype: str) -> None:
     """Widths 4, 8 and 16 (of float32), levels 0 and 2, against the widest at level 0."""
     arrays = Inputs((23, 149), dtype).arrays()
     program = tn.jit(function).trace(*arrays)
-    results = {name: outputs_of(way(program, name), arrays) for name in CPU_WAYS}
+    results = {name: outputs_of(Way(program, name), arrays) for name in CPU_WAYS}
     first, *others = results
     for other in others:
         assert_same(tuple(results[other]), tuple(results[first]), f"{other} against {first}")
