@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeAlias
+from typing import NoReturn, TypeAlias
 
 from tenferro.tracer.errors import CheckError
 from tenferro.tracer.lines import SourceLine
@@ -102,10 +102,11 @@ def validate(program: ExecProgram) -> None:
     dead: set[int] = set()
     kept = {o.index for o in program.outputs if isinstance(o, Slot)}
 
-    def fail(where: str, what: str) -> None:
-        raise CheckError(f"exec program {program.name}: {where}: {what}")
+    def fail(where: int | str, what: str) -> NoReturn:
+        text = where if isinstance(where, str) else f"instruction {where} ({program.instructions[where].op.name})"
+        raise CheckError(f"exec program {program.name}: {text}: {what}")
 
-    def write(slot: Slot, where: str) -> None:
+    def write(slot: Slot, where: int | str) -> None:
         if not 0 <= slot.index < program.n_slots:
             fail(where, f"{slot} is not below {program.n_slots}")
         if slot.index in written:
@@ -114,8 +115,7 @@ def validate(program: ExecProgram) -> None:
 
     for i in program.inputs:
         write(i.slot, f"input {i.name}")
-    for number, instruction in enumerate(program.instructions):
-        where = f"instruction {number} ({instruction})"
+    for where, instruction in enumerate(program.instructions):
         if not len(instruction.outputs) == len(instruction.types) == len(instruction.extents) or not instruction.outputs:
             fail(where, "outputs, types and extents differ in number")
         if len(instruction.last_use) != len(instruction.inputs):

@@ -118,7 +118,9 @@ class _Stager:
             slot = self._emit(operation.op, (slot,), operation.params, v.type, operation.line)
         return slot
 
-    def _emit(self, op: Op, inputs: tuple[Source, ...], params: Params, kind: ArrayType, line: SourceLine | None) -> Slot:
+    def _emit(
+        self, op: Op, inputs: tuple[Source, ...], params: Params, kind: ArrayType, line: SourceLine | None
+    ) -> Slot:
         slot = Slot(self.n_slots)
         self.n_slots += 1
         self.drafts.append(_Draft(op, inputs, params, (slot,), (kind,), -1, line))
@@ -142,10 +144,14 @@ def _live(drafts: Sequence[_Draft], outputs: Sequence[Source]) -> list[_Draft]:
 def _with_last_uses(drafts: Sequence[_Draft], outputs: Sequence[Source]) -> tuple[Instruction, ...]:
     used = {o.index for o in outputs if isinstance(o, Slot)}
     found: list[Instruction] = []
+    promises: dict[int, tuple[ExtentKind, ...]] = {}
     for d in reversed(drafts):
         last = tuple(isinstance(s, Slot) and s.index not in used for s in d.inputs)
         used.update(s.index for s in d.inputs if isinstance(s, Slot))
-        extents = tuple(_extents(t) for t in d.types)
+        for t in d.types:
+            if id(t) not in promises:
+                promises[id(t)] = _extents(t)
+        extents = tuple([promises[id(t)] for t in d.types])
         found.append(Instruction(d.op, d.inputs, d.params, d.outputs, d.types, extents, last, d.operation, d.line))
     return tuple(found[::-1])
 
