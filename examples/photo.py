@@ -28,22 +28,20 @@ import tenferro as tn  # noqa: E402
 Array: TypeAlias = np.ndarray[Any, Any]
 Step: TypeAlias = Callable[[Array], Array]
 
-LUMINANCE = np.array([0.2126, 0.7152, 0.0722], np.float32)  # ITU-R BT.709
-
-
 def to_bytes(x: Array) -> Array:
     """[0, 255] in float32 → uint8, rounded, values outside clipped."""
     return np.minimum(np.maximum(x + 0.5, 0.0), 255.0).astype(np.uint8)
 
 
 def tone_map(image: Array, key: float = 0.3) -> Array:
-    """Brighten shadows and hold highlights: Reinhard, Stark, Shirley and Ferwerda (2002), equations 1, 2 and 4.
+    """Brighten shadows and hold highlights: Reinhard, Stark, Shirley and Ferwerda (2002), equations 1, 2 and 4, on the
+    luminance of ITU-R BT.709.
 
     ``image``: (height, width, 3), uint8. ``key``: the luminance that the average goes to. The display's curve is taken
     to be a square."""
     light = image.astype(np.float32) / 255.0
     light = light * light
-    luminance = (light * LUMINANCE).sum(axis=-1, keepdims=True)
+    luminance = 0.2126 * light[:, :, 0:1] + 0.7152 * light[:, :, 1:2] + 0.0722 * light[:, :, 2:3]
     average = np.exp(np.log(luminance + 1e-4).mean())
     scaled = luminance * (key / average)
     white = scaled.max()
