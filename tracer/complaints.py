@@ -27,8 +27,10 @@ _CURES = {
 }
 
 
-def concrete(asked: str) -> TraceError:
-    """Python asked for a number of a traced value."""
+def concrete(asked: str) -> TraceError | MutationError:
+    """Python asked for a number of a traced value; NumPy does so too when it stores one element."""
+    if _user_instruction() == "store":
+        return untraced_use()
     return TraceError(f"{asked}: of a traced value, which has no elements yet; {_CURES[asked]}{at(user_line())}")
 
 

@@ -13,7 +13,7 @@ from tenferro.tracer.api import registry
 from tenferro.tracer.cells import Cell
 from tenferro.tracer.dim import Dim
 from tenferro.tracer.dims import Extent
-from tenferro.tracer.errors import TraceError
+from tenferro.tracer.errors import TenferroError, TraceError
 from tenferro.tracer.finish import finish
 from tenferro.tracer.program import Operand, SemanticProgram, Value
 from tenferro.tracer.trace import CURRENT, Trace, check_dtype, is_tenferro_array
@@ -90,12 +90,22 @@ def trace_program(
     token = CURRENT.set(trace)
     try:
         with wrapped():
-            result = rebuild(arguments)
+            result = _called(rebuild, arguments)
         found, treedef = flatten(result)
         return _Outputs(trace, arguments, leaves).collect(found, treedef)
     finally:
         trace.alive = False
         CURRENT.reset(token)
+
+
+def _called(rebuild: Callable[[list[Any]], Any], arguments: list[Any]) -> Any:
+    """The function's result. NumPy hides errors that an element raises while it is stored behind one of its own."""
+    try:
+        return rebuild(arguments)
+    except ValueError as error:
+        if isinstance(error.__cause__, TenferroError):
+            raise error.__cause__ from None
+        raise
 
 
 class _Outputs:

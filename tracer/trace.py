@@ -18,6 +18,7 @@ from tenferro.tracer.bounds import Bounds, single_leaf, split_constant
 from tenferro.tracer.dims import DimExpr, Extent, Leaf, evaluate, leaf, mul, sub, substitute
 from tenferro.tracer.errors import DtypeError, LeakError, TenferroError, TraceError, UnrolledLoopWarning
 from tenferro.tracer.lines import SourceLine, at, user_line
+from tenferro.tracer.numbering import ValueNumbers
 from tenferro.tracer.op import Op
 from tenferro.tracer.program import ArrayType, Operand, Operation, Params, ProgramInput, ShapeGuard, Value
 
@@ -81,11 +82,12 @@ class Trace:
         self.env: dict[Leaf, int] = {}
         self.captured: dict[int, tuple[Value, Any]] = {}
         self.constants: list[tuple[Value, np.ndarray[Any, Any]]] = []
-        self.runtime_extents: dict[Hashable, DimExpr] = {}
+        self._runtime_extents: dict[Hashable, DimExpr] = {}
         self.variables: dict[int, object] = {}  # id of a captured array -> its TracedArray
         self.unified: dict[Leaf, Extent] = {}
         self.line: SourceLine | None = None
         self._bounds = Bounds()
+        self._numbers = ValueNumbers()
         self._answers: dict[tuple[Relation, Extent, Extent], bool] = {}
         self._line_counts: dict[int, int] = {}
         self._next = 0
@@ -173,9 +175,14 @@ class Trace:
                 stacklevel=2,
             )
 
-    def runtime_extent(self) -> DimExpr:
-        """The leaf of axis 0 of the operation that is recorded next: known only when it has run."""
-        return leaf("runtime", len(self.operations), 0)
+    def runtime_extent(self, mask: Operand) -> DimExpr:
+        """The number of elements under a mask: axis 0 of the operation that is recorded next, or of the one that
+        selected by the same mask before."""
+        key = self._numbers.key(self.operations, mask)
+        known = self._runtime_extents.get(key)
+        if known is None:
+            known = self._runtime_extents[key] = leaf("runtime", len(self.operations), 0)
+        return known
 
     # -- sizes ---------------------------------------------------------------------------------------------------
 

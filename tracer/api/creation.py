@@ -13,7 +13,7 @@ import numpy as np
 
 from tenferro.tracer import build
 from tenferro.tracer.api.deliver import new
-from tenferro.tracer.api.promotion import all_weak, broadcast_operands, converted, result_type, strong
+from tenferro.tracer.api.promotion import broadcast_operands, converted, result_type, strong
 from tenferro.tracer.api.record import ApiFunction
 from tenferro.tracer.dim import Dim, as_extent
 from tenferro.tracer.dims import Extent, floordiv, sub
@@ -329,18 +329,15 @@ def stack_nested(trace: Trace, x: Sequence[Any], name: str) -> TracedArray:
         return from_known(trace, found)
     items = [as_traced(trace, i, name) for i in x]
     pairs = [operand(trace, i, name) for i in items]
-    keys = [k for _, k in pairs]
-    dtype = result_type(keys)
+    dtype = result_type([strong(k) for _, k in pairs])  # a list holds numbers in the dtypes that NumPy gives them
     values = [converted(trace, v, dtype, name) for v, _ in pairs]
     ranks = {len(v.type.shape) for v in values}
     if len(ranks) > 1:
         raise ShapeError(f"{name}: a list of arrays of ranks {sorted(ranks)}; one rank is needed{at(user_line())}")
-    return join_along_new_axis(trace, name, values, 0, weak=all_weak(keys) and False)
+    return join_along_new_axis(trace, name, values, 0)
 
 
-def join_along_new_axis(
-    trace: Trace, name: str, values: Sequence[Operand], axis: int, weak: bool = False
-) -> TracedArray:
+def join_along_new_axis(trace: Trace, name: str, values: Sequence[Operand], axis: int) -> TracedArray:
     """``stack`` of operands of one dtype; shapes are brought to one."""
     aligned = broadcast_operands(trace, name, values)
     shape = max((v.type.shape for v in aligned), key=len)

@@ -51,7 +51,9 @@ def check_cast(name: str, source: np.dtype[Any], target: np.dtype[Any], casting:
 
 def deliver(trace: Trace, name: str, value: Operand, out: Any = None, where: Any = True, weak: bool = False) -> Any:
     """``value`` as the result of the call, through ``where=`` and ``out=``."""
-    if out is None or out == (None,):
+    if type(out) is tuple and len(out) == 1:
+        (out,) = out
+    if out is None:
         if where is not True:
             raise TraceError(
                 f"{name}: where without out leaves elements undefined; give out, or use numpy.where{at(user_line())}"

@@ -287,7 +287,7 @@ def clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: 
 
 
 def astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Any:
-    """Convert; float to int saturates, NaN gives 0. The result is fresh unless ``copy`` is False and nothing changes."""
+    """Convert; float to int saturates, NaN gives 0. Fresh unless ``copy`` is False and nothing changes."""
     from tenferro.tracer.api.creation import dtype_of
     from tenferro.tracer.traced import as_traced
 

@@ -25,7 +25,7 @@ from tenferro.tracer.api.promotion import (
 )
 from tenferro.tracer.api.record import ApiFunction
 from tenferro.tracer.cells import Box, Place
-from tenferro.tracer.dims import DimExpr, Extent, product
+from tenferro.tracer.dims import Extent, product
 from tenferro.tracer.errors import BoundsError, DtypeError, ShapeError, TraceError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.ops import layout, library, pointwise as p
@@ -201,10 +201,7 @@ def mask_select(trace: Trace, value: Operand, mask: Operand) -> Operand:
     """The row of that name, with one run-time extent for each mask."""
     if not mask.type.shape:
         raise TraceError(f"getitem: a mask of rank 0; a mask of rank 1 or more is needed{at(user_line())}")
-    extent: DimExpr | None = trace.runtime_extents.get(mask)
-    if extent is None:
-        extent = trace.runtime_extents[mask] = trace.runtime_extent()
-    return trace.emit1(library.mask_select, value, mask, extent=extent)
+    return trace.emit1(library.mask_select, value, mask, extent=trace.runtime_extent(mask))
 
 
 def nonzero(a: Any) -> Any:

@@ -10,7 +10,15 @@ import numpy as np
 from tenferro.tracer import build
 from tenferro.tracer.api.creation import extents_of, join_along_new_axis, new_array
 from tenferro.tracer.api.deliver import deliver, new
-from tenferro.tracer.api.promotion import aligned, broadcast_shapes, converted, result_type, shape_mismatch, sizes_text
+from tenferro.tracer.api.promotion import (
+    aligned,
+    broadcast_shapes,
+    converted,
+    result_type,
+    shape_mismatch,
+    sizes_text,
+    strong,
+)
 from tenferro.tracer.api.record import ApiFunction
 from tenferro.tracer.cells import Part, Reshaped, Stretched, Transposed
 from tenferro.tracer.dim import as_extent
@@ -358,7 +366,7 @@ def _sequence(trace: Trace, arrays: Any, name: str) -> list[TracedArray]:
 
 def _promoted(trace: Trace, items: Sequence[TracedArray], name: str, dtype: Any = None) -> list[Operand]:
     pairs = [operand(trace, i, name) for i in items]
-    target = result_type([k for _, k in pairs]) if dtype is None else np.dtype(dtype)
+    target = result_type([strong(k) for _, k in pairs]) if dtype is None else np.dtype(dtype)
     return [converted(trace, v, target, name) for v, _ in pairs]
 
 

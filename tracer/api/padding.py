@@ -21,7 +21,7 @@ from tenferro.tracer.traced import as_traced, operand
 
 
 def pad(array: Any, pad_width: Any, mode: str = "constant", *, constant_values: Any = 0) -> Any:
-    """Borders of constant values; widths and values as in NumPy (one, (before, after), or such a pair for each axis)."""
+    """Borders of constant values; widths and values as in NumPy (one, (before, after), or a pair for each axis)."""
     trace = running_trace("pad")
     x = as_traced(trace, array, "pad")
     if mode != "constant":
