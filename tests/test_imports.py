@@ -14,6 +14,11 @@ ROOT = Path(__file__).resolve().parent.parent
 LAYERS = ("tracer", "lowering", "engines", "tenferro")  # from the bottom up
 OUTSIDE = {"tracer": {"numpy"}, "lowering": {"numpy"}, "engines": {"numpy", "llvmlite"}, "tenferro": {"numpy"}}
 LLVMLITE_FILE = "engines/cpu/toolchain.py"
+HOOKS = {
+    ("tracer/traced.py", "tenferro.numpy"): "the array API asks an array for its namespace, which lies at the top",
+    ("tenferro/__init__.py", "unknown"): "tenferro.numpy and tenferro.runtime are loaded when they are first named",
+}
+"""(file, module) → why an import by name at run time is right there."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,8 @@ def faults(text: str, module: str, is_package: bool, path: str) -> list[str]:
     layer = layer_of(module)
     found = []
     for item in imports(text, module, is_package):
+        if item.in_function and (path, item.module) in HOOKS:
+            continue
         top = item.module.split(".")[0]
         where = f"{path}:{item.line}: {layer} imports {item.module}"
         if top == "tenferro":
@@ -90,6 +97,15 @@ def faults(text: str, module: str, is_package: bool, path: str) -> list[str]:
 
 def source_files() -> list[Path]:
     return sorted(f for layer in LAYERS for f in (ROOT / layer).rglob("*.py"))
+
+
+def test_every_hook_is_used():
+    used = {
+        (f.relative_to(ROOT).as_posix(), item.module)
+        for f in source_files()
+        for item in imports(f.read_text(encoding="utf-8"), module_name(f), f.name == "__init__.py")
+    }
+    assert set(HOOKS) <= used
 
 
 def test_sources_are_found():
