@@ -75,12 +75,12 @@ def glued(x, y):
 
 
 def converted(x, y):
-    return (
-        (x * 100).astype(np.int32) // 7,
-        (y * 100).astype(np.int16) % 5,
-        x.astype(np.float16) * 3,
-        y.astype(np.float64),
-    )
+    return (x * 100).astype(np.int32) // 7, (y * 100).astype(np.int16) % 5, y.astype(np.float64), x > y
+
+
+def halves(x, y):
+    h = x.astype(np.float16)
+    return h * h + 1, h.sum(axis=1), np.exp(h)
 
 
 def spiral(x, y):
@@ -95,9 +95,11 @@ def picked(x, y):
 FUNCTIONS: tuple[Callable[..., Any], ...] = (
     axpy, gelu, log_return, waves, exp_sum, softmax, softmax_leading, layer_norm, deviations, sums, extremes, stencil,
     chain,
-    glued, converted, spiral, picked,
+    glued, converted, halves, spiral, picked,
 )  # fmt: skip
 POINTWISE = (axpy, gelu, log_return, waves, chain, converted, spiral)
+NARROW = tuple(f for f in FUNCTIONS if f is not halves)
+"""Without float16, which x86 converts only where it has registers of 256 bits."""
 BY_ROW = (*POINTWISE, softmax, layer_norm)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import tenferro as tn
 import tenferro.numpy as tnp
-from tests.bits.functions import BY_ROW, FUNCTIONS, POINTWISE, Inputs, as_tuple
+from tests.bits.functions import BY_ROW, FUNCTIONS, NARROW, POINTWISE, Inputs, as_tuple
 from tests.running import CPU_WAYS, Way, outputs_of
 from tests.table.agreement import bits
 from tests.values import laid_out, uniform
@@ -59,7 +59,8 @@ def test_vector_widths_and_levels(function: Function, dtype: str) -> None:
     """Widths 4, 8 and 16 (of float32), levels 0 and 2, against the widest at level 0."""
     arrays = Inputs((23, 149), dtype).arrays()
     program = tn.jit(function).trace(*arrays)
-    results = {name: outputs_of(Way(program, name), arrays) for name in CPU_WAYS}
+    ways = CPU_WAYS if function in NARROW else [w for w in CPU_WAYS if not w.startswith("128")]
+    results = {name: outputs_of(Way(program, name), arrays) for name in ways}
     first, *others = results
     for other in others:
         assert_same(tuple(results[other]), tuple(results[first]), f"{other} against {first}")

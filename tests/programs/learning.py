@@ -10,7 +10,7 @@ def sigmoid(z):
 def logistic_step(w, b, x, y):
     p = sigmoid(x @ w + b)
     error = p - y
-    grad_w = x.T @ error / len(y)
+    grad_w = x.T @ error / y.size
     grad_b = error.mean()
     loss = -np.mean(y * np.log(p) + (1 - y) * np.log(1 - p))
     return w - 0.1 * grad_w, b - 0.1 * grad_b, loss

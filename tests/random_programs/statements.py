@@ -109,7 +109,7 @@ def choice(state: State) -> Proposal | None:
 
 
 def _axis(state: State, rank: int) -> str:
-    options = ["None", *(str(k) for k in range(-1, rank))]
+    options = ["None", *(str(k) for k in range(-1 if rank else 0, rank))]
     if rank >= 2:
         options += ["(0, 1)", "(0, -1)"]
     return options[state.choose(len(options))]
@@ -184,6 +184,8 @@ def indexed(state: State) -> Proposal | None:
         "{}[np.arange({}.shape[0])[::-1]]", "np.take({}, [[0], [-1]], axis=-1)", "np.cumsum({}, axis=0)",
         "np.cumsum({})",
     )  # fmt: skip
+    if not state.value(a).ndim:
+        return None  # NumPy takes axis 0 and -1 of rank 0; tenferro refuses them
     return Proposal(template.replace("{}", a.name), a.family.error, sums=a if "cumsum" in template else None)
 
 
