@@ -159,7 +159,7 @@ def _hyperbolic(b: Builder, x: Value) -> tuple[Value, Value, Value]:
     """(m, n, f) with sinh(x) = m f and cosh(x) = n f, where f is 1 but for large |x|."""
     size, half, one = b.abs(x), _const(b, 0.5), _const(b, 1.0)
     limit = _const(b, 20.0)
-    minus_one = exponential.expm1_double(b, b.select(b.lt(limit, size), limit, size))
+    minus_one, _ = exponential.expm1_double(b, b.select(b.lt(limit, size), limit, size))
     near = b.mul(half, b.add(minus_one, b.div(minus_one, b.add(minus_one, one))))
     e, factor = _exp_parts(b, size)
     large = b.mul(half, e)
@@ -202,7 +202,7 @@ def _tanh(b: Builder, re: Value, im: Value) -> Pair:
     size = b.abs(re)
     above = b.lt(limit, size)
     bounded = b.select(above, limit, size)
-    minus_one = exponential.expm1_double(b, bounded)
+    minus_one, _ = exponential.expm1_double(b, bounded)
     s = b.mul(_const(b, 0.5), b.add(minus_one, b.div(minus_one, b.add(minus_one, one))))
     sin, cos = trigonometric.sin_cos(b, im)
     below = b.fma(s, s, b.mul(cos, cos))

@@ -219,18 +219,27 @@ def _power_of_shifted(b: Builder, shifted: Value) -> Value:
     return b.bitcast(b.add(n, b.const(form.bias << form.mantissa, form.integer)), form.dtype)
 
 
-def expm1_double(b: Builder, x: Value) -> Value:
-    """exp(x) - 1 for float64 |x| up to about 44, where 2**n - 1 keeps its last bit or does not matter."""
+def expm1_double(b: Builder, x: Value) -> tuple[Value, Value]:
+    """exp(x) - 1 and the rounding error of its last step, for float64 |x| up to about 44, where 2**n - 1 keeps its last
+    bit or does not matter."""
     r, shifted = _reduce(b, x)
     p = b.fma(horner(b, r, EXPM1_DOUBLE), b.mul(r, r), r)
     scale = _power_of_shifted(b, shifted)
-    return b.fma(p, scale, b.sub(scale, b.const(1.0, x.dtype)))
+    base = b.sub(scale, b.const(1.0, x.dtype))
+    result = b.fma(p, scale, base)
+    return result, b.fma(p, scale, b.sub(base, result))
 
 
 def _tanh_double(b: Builder, x: Value) -> Value:
-    """expm1(2x) / (expm1(2x) + 2)."""
+    """e / (e + 2) with e = expm1(2x), and one step that takes back the rounding of e, the sum and the quotient."""
     size = b.abs(x)
-    limit = b.const(20.0, x.dtype)  # from here on the result is 1
+    limit, two = b.const(20.0, x.dtype), b.const(2.0, x.dtype)  # from the limit on the result is 1
     near = b.select(b.lt(limit, size), limit, size)
-    e = expm1_double(b, b.add(near, near))
-    return b.copysign(b.div(e, b.add(e, b.const(2.0, x.dtype))), x)
+    e, more = expm1_double(b, b.add(near, near))
+    total = b.add(e, two)
+    part = b.sub(total, e)
+    lost = b.add(b.add(b.sub(e, b.sub(total, part)), b.sub(two, part)), more)
+    inverse = b.div(b.const(1.0, x.dtype), total)
+    q = b.mul(e, inverse)
+    rest = b.fma(b.neg(q), lost, b.add(b.fma(b.neg(q), total, e), more))
+    return b.copysign(b.fma(rest, inverse, q), x)
