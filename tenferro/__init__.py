@@ -1,11 +1,10 @@
 """tenferro: NumPy code, traced once, compiled in milliseconds, run on every core, with the same bits everywhere."""
 
-from typing import Any as _Any
+from typing import TYPE_CHECKING as _TYPE_CHECKING, Any as _Any
 
 from tenferro import tree as tree
 from tenferro.array import Array as Array, array as array, asarray as asarray, from_dlpack as from_dlpack
 from tenferro.jit import jit as jit
-from tenferro.runtime import default_runtime as default_runtime, list_engines as list_engines
 from tenferro.threads import cpu_engines as cpu_engines, threads as threads
 from tenferro.tracer.errors import (
     BoundsError as BoundsError,
@@ -24,13 +23,19 @@ from tenferro.tracer.errors import (
     UnrolledLoopWarning as UnrolledLoopWarning,
 )
 
+if _TYPE_CHECKING:
+    from tenferro import numpy as numpy, runtime as runtime
+    from tenferro.runtime import default_runtime as default_runtime, list_engines as list_engines
+
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> _Any:
-    # The NumPy namespace and the runtime are modules of their own, loaded when they are first named.
-    if name in ("numpy", "runtime"):
-        import importlib
+    # What traces, compiles and runs is loaded when it is first needed: importing tenferro costs less than NumPy does.
+    import importlib
 
+    if name in ("numpy", "runtime"):
         return importlib.import_module(f"tenferro.{name}")
+    if name in ("default_runtime", "list_engines"):
+        return getattr(importlib.import_module("tenferro.runtime"), name)
     raise AttributeError(f"module 'tenferro' has no attribute {name!r}")

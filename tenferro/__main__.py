@@ -39,7 +39,7 @@ def lit_floor(height: int, width: int) -> np.ndarray[Any, Any]:
     return (random.poisson(image * electrons) / electrons).astype(np.float32)
 
 
-def tone_map(image):  # type: ignore[no-untyped-def]
+def tone_map(image: Any) -> Any:
     """Radiance in, display values in [0, 1] out (gamma 2)."""
     luminance = 0.2126 * image[..., 0] + 0.7152 * image[..., 1] + 0.0722 * image[..., 2]
     average = np.exp(np.mean(np.log(luminance + 1e-4)))

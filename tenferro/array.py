@@ -7,17 +7,19 @@ the jitted call of the function of the same name, so that eager and jitted resul
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenferro.engines.engine import Engine
 from tenferro.tracer.api.methods import ArrayMethods
 from tenferro.tracer.at import At
 from tenferro.tracer.errors import DtypeError, LoweringError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.signature import AnyArray, as_native, register_wrapper
 from tenferro.tracer.trace import current_trace
+
+if TYPE_CHECKING:
+    from tenferro.engines.engine import Engine
 
 
 class Array(ArrayMethods):

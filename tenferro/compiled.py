@@ -40,10 +40,11 @@ def _results(program: SemanticProgram, traced: TraceResult) -> tuple[_Result, ..
     written = {(program.outputs[position], -1 - index): index for index, position in traced.writes}
     first: dict[tuple[Any, int], int] = {}
     found = []
-    for source, value in traced.out_leaves:
+    for source, out in traced.out_leaves:
         if source != "array":
-            found.append(_Result(source, value))
+            found.append(_Result(source, out))
             continue
+        value: int = out
         operand, alias = program.outputs[value], program.aliases[value]
         if isinstance(operand, Value) and operand.id in inputs and alias < 0:
             found.append(_Result("input", inputs[operand.id]))
@@ -113,7 +114,7 @@ class Compiled:
         for index in range(self._arguments, len(self.program.inputs)):
             constant = self._constants.get(index)
             original = next(captured) if constant is None else constant
-            value = original
+            value: Any = original
             if is_tenferro_array(value):
                 wrapped, value = True, value._data
             elif type(value) is not np.ndarray and type(value) is not np.memmap:

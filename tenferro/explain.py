@@ -46,7 +46,7 @@ class Explanation:
     hits: int
 
     def __str__(self) -> str:
-        head = f"{self.name}: {len(self.traces)} traces, {self.programs} programs kept, {self.hits} calls served"
+        head = f"{self.name}: traces {len(self.traces)}, programs kept {self.programs}, calls served {self.hits}"
         return "\n".join([head, *map(str, self.traces)])
 
     __repr__ = __str__

@@ -15,8 +15,7 @@ import numpy as _numpy
 
 from tenferro.array import array as array, asarray as asarray, from_dlpack as from_dlpack
 from tenferro.eager import call as _call
-from tenferro.tracer.api.record import ApiFunction as _ApiFunction
-from tenferro.tracer.api.registry import API as _API
+from tenferro.tracer.api.record import API as _API, ApiFunction as _ApiFunction
 from tenferro.tracer.signature import SUPPORTED as _SUPPORTED
 
 _CONSTANTS = ("pi", "e", "inf", "nan", "newaxis", "euler_gamma")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
 
-from tenferro.engines.engine import Engine
-from tenferro.runtime import default_runtime
+if TYPE_CHECKING:
+    from tenferro.engines.engine import Engine
 
 
 def threads(n: int) -> AbstractContextManager[None]:
@@ -22,6 +23,8 @@ def cpu_engines(n: int) -> list[Engine]:
     They share the cores and the memory of the process. Programs prepared before are prepared again when next called."""
     if n < 1:
         raise ValueError(f"cpu_engines: n is {n}; at least 1 is needed")
+    from tenferro.runtime import default_runtime
+
     runtime = default_runtime()
     present = {e.id: e for e in runtime.engines()}
     wanted = [f"cpu:{k}" for k in range(n)]

@@ -100,6 +100,11 @@ def _cells(function: FunctionType) -> Iterator[tuple[str, Any]]:
             yield name, cell
 
 
+def _is_scalar(value: Any) -> bool:
+    # A leaked Dim says that it is an int.
+    return isinstance(value, _SCALARS) and not type(value).__module__.startswith("tenferro.")
+
+
 def _contents(cell: Any) -> Any:
     try:
         return cell.cell_contents
@@ -171,7 +176,7 @@ def snapshot(function: Callable[..., Any], receiver: Any = None) -> Snapshot:
     """To be taken before the trace."""
     found = walk(function, receiver)
     return Snapshot(
-        {f.place.text: static_key(f.value) for f in found if isinstance(f.value, _SCALARS)},
+        {f.place.text: static_key(f.value) for f in found if _is_scalar(f.value)},
         {f.place.text: len(f.value) for f in found if isinstance(f.value, _PARTS)},
         tuple((f.place.text, f.value, _generator_state(f.value)) for f in found if _is_generator(f.value)),
     )
@@ -300,7 +305,7 @@ def captures(
 
 def _guard(f: Found, before: Snapshot) -> Guard | None:
     """None for what needs no guard, and for what the trace itself changed."""
-    if isinstance(f.value, _SCALARS):
+    if _is_scalar(f.value):
         unchanged = before.scalars.get(f.place.text, _MISSING) == static_key(f.value)
         return Guard(f.place, "equals", f.value) if unchanged else None
     if isinstance(f.value, _PARTS):

@@ -103,6 +103,8 @@ def classify(value: Any, name: str, function: str, donated: bool = False) -> Arg
     if cls is np.ndarray or cls is np.memmap:
         array = as_native(value, name, function)
         return ArgumentLeaf("array", array, (array.dtype, array.ndim), name, value, donated=donated)
+    if hasattr(cls, "live_trace"):
+        value.live_trace()  # raises: its trace is over
     if isinstance(value, np.ndarray):
         raise DtypeError(
             f"{function}: argument {name} is a {cls.__module__}.{cls.__qualname__}, a subclass of ndarray; "

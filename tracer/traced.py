@@ -164,6 +164,8 @@ class TracedArray(ArrayMethods):
         return importlib.import_module("tenferro.numpy")
 
     def _call(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        if not self._cell.trace.alive:
+            raise complaints.leaked(self)
         if self._cell.known is None:
             return API[name].function(*args, **kwargs)
         from tenferro.tracer.dispatch import call

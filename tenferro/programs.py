@@ -1,0 +1,227 @@
+"""The programs of one jitted function: a bound call in, the program that serves it out, traced now if there is none.
+
+Programs are looked up by structure, dtypes, ranks, static values and engine; among those of one key the first whose
+guards hold serves. At most ``MAX_PROGRAMS`` are kept, the least recently used one goes.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+import warnings
+import weakref
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tenferro.array import Array, wrap
+from tenferro.compiled import Compiled
+from tenferro.engines.engine import Engine
+from tenferro.explain import CacheInfo, Explanation, TraceRecord, describe, reason_for
+from tenferro.guards import in_words
+from tenferro.lowered import Lowered
+from tenferro.runtime import default_runtime
+from tenferro.tracer.captures import NO_CAPTURES, captures, check_generators, snapshot
+from tenferro.tracer.config import config
+from tenferro.tracer.entry import LeafSpec, TraceResult, trace_program
+from tenferro.tracer.errors import LoweringError, RecompileError, RecompileWarning
+from tenferro.tracer.lines import at, user_frame, user_line
+from tenferro.tracer.signature import ArgumentLeaf, BoundCall
+from tenferro.tracer.tree import flatten
+
+MAX_PROGRAMS = 64
+WARN_FROM = 8
+
+
+@dataclass(slots=True)
+class Found:
+    """A program for a call, and its inputs in the program's order."""
+
+    compiled: Compiled
+    inputs: list[Any]
+    originals: list[Any]
+    wrapped: bool
+
+    def run(self) -> Any:
+        """The call's result."""
+        return self.compiled.run(self.inputs, self.originals, self.wrapped)
+
+    def lowered(self) -> Lowered:
+        """The stages of the program, for the sizes of the call."""
+        return self.compiled.lowered(self.inputs)
+
+
+class Programs:
+    """Thread-safe: one thread traces, the others wait and take what it made.
+
+    ``eager``: an operation on tn.Array; it has no captures, no lines of its own, and nothing to warn about."""
+
+    def __init__(self, function: Callable[..., Any], name: str, max_compiles: int | None, eager: bool) -> None:
+        self.hits = 0
+        self.evictions = 0
+        self._function = function
+        self._name = name
+        self._max_compiles = max_compiles
+        self._eager = eager
+        self._kept: dict[Hashable, tuple[Compiled, ...]] = {}
+        self._described: dict[Hashable, dict[str, str]] = {}
+        self._traces: list[TraceRecord] = []
+        self._lock = threading.RLock()
+        _every.add(self)
+
+    def find(self, call: BoundCall) -> Found:
+        """The program for this call. RecompileError where ``max_compiles`` forbids the trace; errors of the trace pass
+        through, and nothing is kept of it then."""
+        engine = _engine_of(call, self._name)
+        key = (call.key, engine.id)
+        found = self._match(key, call)
+        if found is None:
+            with self._lock:
+                found = self._match(key, call)
+                if found is None:
+                    return self._trace(key, call, engine)
+        self.hits += 1
+        found.compiled.used = self.hits
+        return found
+
+    def _match(self, key: Hashable, call: BoundCall) -> Found | None:
+        for compiled in self._kept.get(key, ()):
+            found = _fit(compiled, call)
+            if found is not None and compiled.guard(found.inputs):
+                return found
+        return None
+
+    def _trace(self, key: Hashable, call: BoundCall, engine: Engine) -> Found:
+        reason, line = reason_for(call, self._kept.get(key, ()), self._described)
+        if self._max_compiles is not None and len(self._traces) >= self._max_compiles:
+            raise RecompileError(
+                f"{self._name}: {reason}{at(line)}; max_compiles={self._max_compiles} allows no further "
+                f"trace{at(user_line())}"
+            )
+        started = time.perf_counter()
+        before = None if self._eager else snapshot(self._function, call.receiver)
+        result = self._traced(call)
+        traced = time.perf_counter()
+        reads = NO_CAPTURES
+        if before is not None:
+            check_generators(before, self._name)
+            reads = captures(self._function, call.receiver, before, [array for _, array in result.captured])
+        compiled = Compiled(result, reads, default_runtime(), engine, wrap, not self._eager)
+        prepared = time.perf_counter()
+        found = _fit(compiled, call)
+        if found is None:
+            raise LoweringError(f"{self._name}: a captured array was replaced while the function was traced")
+        guards = [in_words(str(g), compiled.program) + at(g.line) for g in compiled.program.guards]
+        record = TraceRecord(
+            len(self._traces) + 1, reason, line, (traced - started) * 1e3, (prepared - traced) * 1e3,
+            len(compiled.program.operations), (*guards, *(g.text for g in reads.guards)),
+        )  # fmt: skip
+        self._keep(key, call, compiled, record)
+        if not self._eager:
+            self._tell(found, record)
+        return found
+
+    def _traced(self, call: BoundCall) -> TraceResult:
+        def run(values: list[Any]) -> Any:
+            args, kwargs = call.rebuild(values)
+            return self._function(*args, **kwargs)
+
+        return trace_program(self._function, [_spec(leaf) for leaf in call.dynamic], run, flatten, self._name)
+
+    def _keep(self, key: Hashable, call: BoundCall, compiled: Compiled, record: TraceRecord) -> None:
+        self._evict()
+        compiled.used = self.hits
+        self._kept[key] = (compiled, *self._kept.get(key, ()))
+        self._described[key] = describe(call)
+        self._traces.append(record)
+
+    def _tell(self, found: Found, record: TraceRecord) -> None:
+        """Print the stages that ``TENFERRO_SHOW`` names, and warn of frequent traces."""
+        for stage in sorted(config().show):
+            print(f"-- {self._name}: {stage}", found.lowered().as_text(stage), sep="\n", file=sys.stderr)
+        if record.number >= WARN_FROM:
+            warnings.warn(
+                f"{self._name}: traced {record.number} times; this time because {record.reason}{at(record.line)}",
+                RecompileWarning,
+                stacklevel=_user_depth(),
+            )
+
+    def _evict(self) -> None:
+        every = [(c.used, key, c) for key, group in self._kept.items() for c in group]
+        if len(every) < MAX_PROGRAMS:
+            return
+        _, key, oldest = min(every, key=lambda item: item[0])
+        self.evictions += 1
+        left = tuple(c for c in self._kept[key] if c is not oldest)
+        if left:
+            self._kept[key] = left
+        else:
+            del self._kept[key], self._described[key]
+
+    def explain(self) -> Explanation:
+        """For each trace: what was new, at which line, and what it cost."""
+        with self._lock:
+            count = sum(len(group) for group in self._kept.values())
+            return Explanation(self._name, tuple(self._traces), count, self.hits)
+
+    def cache_info(self) -> CacheInfo:
+        """Programs kept, traces made, calls served, and the machine code behind them."""
+        with self._lock:
+            kept = [c.prepared.executable for group in self._kept.values() for c in group]
+            kernels, size = sum(e.kernels for e in kept), sum(e.kernel_bytes for e in kept)
+            return CacheInfo(len(kept), len(self._traces), self.hits, kernels, size)
+
+
+def _fit(compiled: Compiled, call: BoundCall) -> Found | None:
+    """The call's inputs for this program, before its shape guards are asked; None where its captures have changed."""
+    late = compiled.late(call.receiver)
+    if late is None:
+        return None
+    inputs = [*(leaf.value for leaf in call.dynamic), *late.inputs]
+    originals = [*(leaf.original for leaf in call.dynamic), *late.originals]
+    return Found(compiled, inputs, originals, call.wrapped or late.wrapped)
+
+
+def _engine_of(call: BoundCall, name: str) -> Engine:
+    """The engine that holds the tn.Array arguments; the default one without any."""
+    engines = {leaf.original._engine for leaf in call.dynamic if leaf.wrapped}
+    if len(engines) > 1:
+        ids = " and ".join(sorted(e.id for e in engines))
+        raise LoweringError(f"{name}: arguments on {ids}; one engine is needed, x.to(engine) moves{at(user_line())}")
+    return engines.pop() if engines else default_runtime().engines()[0]
+
+
+def _spec(leaf: ArgumentLeaf) -> LeafSpec:
+    if leaf.sort == "int":
+        return LeafSpec("int", leaf.name, hint=leaf.value)
+    is_scalar = not isinstance(leaf.original, np.ndarray | Array)
+    return LeafSpec(
+        "scalar" if is_scalar else "array", leaf.name, leaf.value.dtype, leaf.value.shape,
+        weak=leaf.weak, donated=leaf.donated, tenferro=leaf.wrapped,
+    )  # fmt: skip
+
+
+def _user_depth() -> int:
+    """The stacklevel at which a warning of the caller points at the user's own line."""
+    target, depth = user_frame(), 1
+    frame = sys._getframe(1)
+    while frame is not target and frame.f_back is not None:
+        frame, depth = frame.f_back, depth + 1
+    return depth
+
+
+_every: weakref.WeakSet[Programs] = weakref.WeakSet()
+
+
+def _new_locks() -> None:
+    # A thread that held a lock when the process forked does not exist in the child.
+    for programs in list(_every):
+        programs._lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_new_locks)
