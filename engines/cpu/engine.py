@@ -67,10 +67,6 @@ class CpuExecutable(Executable):
         bound = self._bound.get(key)
         if bound is None:
             bound = self._bind(key, inputs)
-        return self.run_bound(bound, inputs)
-
-    def run_bound(self, bound: BoundPlan, inputs: Sequence[Array | int]) -> RunResult:
-        """Run a plan that was bound to just these layouts."""
         arrays: list[Any] = [*inputs, *[None] * (bound.positions - len(inputs))]
         runtime: dict[Leaf, int] = {}
         if bound.level == GOOD or self._tier == "0":
@@ -78,7 +74,7 @@ class CpuExecutable(Executable):
         else:
             start = time.perf_counter()
             last = self._act(bound, arrays, runtime, inputs)
-            self._promote(bound, time.perf_counter() - start, inputs)
+            self._promote(key, bound, time.perf_counter() - start, inputs)
         return RunResult([self._output(o, arrays, inputs, runtime) for o in last.outputs], runtime)
 
     # Binding.
@@ -109,15 +105,13 @@ class CpuExecutable(Executable):
             self._bound.popitem(last=False)
         return bound
 
-    def _promote(self, bound: BoundPlan, seconds: float, inputs: Sequence[Array | int]) -> None:
+    def _promote(self, key: Any, bound: BoundPlan, seconds: float, inputs: Sequence[Array | int]) -> None:
         """Count a run; when runs have cost 20 compilations, bind this layout again at level 2."""
         bound.seconds += seconds
         spent = sum(k.compile_seconds for k in self.table.kernels())
-        if bound.seconds < TIER_FACTOR * spent:
-            return
-        better = self._binder(inputs, GOOD).bind(0)
-        bound.actions, bound.positions, bound.outputs = better.actions, better.positions, better.outputs
-        bound.tail, bound.level = better.tail, better.level
+        if bound.seconds >= TIER_FACTOR * spent:
+            # A new object: another thread may be running the old one.
+            self._bound[key] = self._binder(inputs, GOOD).bind(0)
 
     # Running.
 
