@@ -318,25 +318,65 @@ def background():
     while not stop:
         held = [memory.empty((n,), "i8") for n in (10, 1000, 20000, 70000)]
         for a in held: a[:] = 3
-threads = [threading.Thread(target=background) for _ in range(4)]
+def trimming():
+    while not stop: memory.trim()  # without the GIL, so that a fork can meet it with the allocator's lock held
+threads = [threading.Thread(target=f) for f in (background, background, trimming, trimming, trimming)]
 for t in threads: t.start()
-class Dies:
-    def __del__(self): memory.empty((20000,), "f8")
 def allocate_in_a_handler():
     memory.empty((30000,), "f8")[:] = 1
 os.register_at_fork(before=allocate_in_a_handler, after_in_child=allocate_in_a_handler)
 failed = 0
-for child in range(20):
+for child in range(60):
     pid = os.fork()
     if pid == 0:
-        signal.alarm(20)
+        signal.alarm(10)
         for n in (10, 1000, 20000, 70000) * 10:
             a = memory.empty((n,), "i8"); a[:] = 5
         os._exit(0)
     failed += os.waitpid(pid, 0)[1] != 0
+    if failed: break
 stop = True
 for t in threads: t.join()
 print(failed)
+"""
+    assert script(code) == "0\n"
+
+
+def test_a_child_forked_while_a_thread_holds_the_allocator_s_lock():
+    code = """
+import ctypes, time
+from tenferro.engines.cpu import native
+from tenferro.engines.cpu.toolchain import compile_text
+library = compile_text('''
+define i64 @hold(ptr %lock, ptr %unlock, ptr %held) {
+entry:
+  %a = call i64 %lock()
+  store atomic i64 1, ptr %held seq_cst, align 8
+  br label %l
+l:
+  %i = phi i64 [0, %entry], [%j, %l]
+  store volatile i64 %i, ptr %held
+  %j = add i64 %i, 1
+  %c = icmp slt i64 %j, 100000000
+  br i1 %c, label %l, label %d
+d:
+  %b = call i64 %unlock()
+  ret i64 0
+}''', 2)
+hold = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 3)(library.address("hold"))
+held = np.zeros(1, dtype=np.int64)
+address = native.module().library.address
+thread = threading.Thread(target=hold, args=(address("lock_memory"), address("unlock_memory"), held.ctypes.data))
+thread.start()
+while held[0] == 0: time.sleep(.001)
+pid = os.fork()
+if pid == 0:
+    signal.alarm(5)
+    memory.empty((100,), "f8")[:] = 1
+    os._exit(0)
+print(os.waitpid(pid, 0)[1])
+thread.join()
+memory.empty((100,), "f8")[:] = 1
 """
     assert script(code) == "0\n"
 

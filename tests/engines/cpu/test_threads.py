@@ -32,6 +32,20 @@ l:
 d:
   ret void
 }
+define void @slow_mark(ptr %p, i64 %b, i64 %e) {
+entry:
+  %s = alloca i64
+  br label %l
+l:
+  %i = phi i64 [0, %entry], [%j, %l]
+  store volatile i64 %i, ptr %s
+  %j = add i64 %i, 1
+  %c = icmp slt i64 %j, 300000
+  br i1 %c, label %l, label %d
+d:
+  call void @mark(ptr %p, i64 %b, i64 %e)
+  ret void
+}
 define void @outer(ptr %p, i64 %b, i64 %e) {
 entry:
   %p1 = getelementptr i64, ptr %p, i64 1
@@ -55,14 +69,41 @@ d:
 """
 
 
+# meet: arrive at word 0, wait (for seconds at most) until 4 have, then count at word 1 those that saw all.
+MEETING = """
+define void @meet(ptr %p, i64 %b, i64 %e) {
+entry:
+  %xp = getelementptr i64, ptr %p, i64 1
+  %x = load ptr, ptr %xp
+  %y = getelementptr i64, ptr %x, i64 1
+  %old = atomicrmw add ptr %x, i64 1 seq_cst
+  br label %l
+l:
+  %i = phi i64 [0, %entry], [%j, %next]
+  %n = load atomic i64, ptr %x seq_cst, align 8
+  %all = icmp eq i64 %n, 4
+  br i1 %all, label %seen, label %next
+next:
+  %j = add i64 %i, 1
+  %more = icmp slt i64 %j, 2000000000
+  br i1 %more, label %l, label %d
+seen:
+  %o = atomicrmw add ptr %y, i64 1 seq_cst
+  br label %d
+d:
+  ret void
+}
+"""
+
+
 @pytest.fixture(scope="module")
 def kernels():
     return compile_text(KERNELS, 2)
 
 
-def mark_block(kernels, n, grain, heavy=True):
+def mark_block(kernels, n, grain, heavy=True, name="mark"):
     block = native.Block(heavy=heavy)
-    block.add_patch(0, block.add_launch(kernels.address("mark"), n, grain, [0, 0]), 1)
+    block.add_patch(0, block.add_launch(kernels.address(name), n, grain, [0, 0]), 1)
     return block
 
 
@@ -78,6 +119,31 @@ def test_every_chunk_runs_exactly_once(kernels, n):
                 counts = np.zeros(total, dtype=np.int64)
                 enter(address, count, counts)
                 assert (counts == 1).all()
+
+
+def test_a_region_ends_only_when_its_last_chunk_has(kernels):
+    enter = native.module().enter
+    address = (block := mark_block(kernels, 7, 1, name="slow_mark")).seal()
+    with threads.threads(4):
+        count = threads.count()
+        for _ in range(60):
+            counts = np.zeros(7, dtype=np.int64)
+            enter(address, count, counts)
+            assert (counts == 1).all()
+    del block
+
+
+def test_workers_take_part(kernels):
+    """Chunks that each wait for all threads to be in the region: they end only if several threads run them."""
+    if not HAS_FUTEX:
+        pytest.skip("no workers without a futex")
+    library = compile_text(MEETING, 2)
+    block = native.Block(heavy=True)
+    block.add_patch(0, block.add_launch(library.address("meet"), 4, 1, [0, 0]), 1)
+    with threads.threads(4):
+        arrived = np.zeros(2, dtype=np.int64)
+        native.module().enter(block.seal(), threads.count(), arrived)
+    assert arrived.tolist() == [4, 4]
 
 
 def test_short_regions_in_turn_never_mix(kernels):
