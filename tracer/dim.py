@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tenferro.tracer.dims import Extent, add, floordiv, maximum, minimum, mod, mul, sub
-from tenferro.tracer.errors import LeakError, TraceError
+from tenferro.tracer.errors import LeakError
 from tenferro.tracer.lines import SourceLine, at, user_line
 from tenferro.tracer.trace import Relation, Trace, current_trace
 
@@ -244,13 +244,8 @@ class Dim:
 
     # -- NumPy -------------------------------------------------------------------------------------------------------
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        raise TraceError(
-            f"Dim {self.expr}: NumPy asked for its number; int(n) pins it, tenferro.numpy.asarray(n) keeps it "
-            f"symbolic{at(user_line())}"
-        )
-
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        self.live_trace()
         integer = _INTEGER_UFUNCS.get(ufunc)
         if method == "__call__" and not kwargs and integer and all(as_extent(x) is not None for x in inputs):
             return integer(*inputs)
@@ -261,6 +256,7 @@ class Dim:
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         from tenferro.tracer.dispatch import array_function
 
+        self.live_trace()
         return array_function(function, args, kwargs)
 
 

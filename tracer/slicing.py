@@ -178,8 +178,11 @@ def _forward(trace: Trace, n: Extent, start: Extent | None, stop: Extent | None)
             return start, _clamp_size(trace, n, start)
         if isinstance(stop, int) and stop < 0:
             return start, _clamp_size(trace, n, start - stop)
-    if isinstance(start, int) and isinstance(stop, int) and 0 <= stop <= start:
-        return 0, 0
+    if isinstance(start, int) and isinstance(stop, int) and start >= 0 and stop >= 0:
+        if stop <= start:
+            return 0, 0
+        if trace.guard("<=", stop, n):
+            return start, stop - start
     low, high = _clamp(trace, n, start), n if stop is None else _clamp(trace, n, stop)
     if not trace.guard("<=", low, high):
         return 0, 0

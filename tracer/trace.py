@@ -48,9 +48,14 @@ def is_tenferro_array(x: object) -> bool:
     return bool(getattr(type(x), "_is_tenferro_array", False))
 
 
+def is_supported(dtype: np.dtype[Any]) -> bool:
+    """Whether engines hold arrays of the dtype, apart from its byte order."""
+    return dtype.kind in KINDS and dtype.itemsize <= (16 if dtype.kind == "c" else 8)
+
+
 def check_dtype(dtype: np.dtype[Any], name: str) -> np.dtype[Any]:
     """The dtype in native byte order; a DtypeError refuses what no engine holds (strings, objects, longdouble)."""
-    if dtype.kind not in KINDS or dtype.itemsize > (16 if dtype.kind == "c" else 8):
+    if not is_supported(dtype):
         raise DtypeError(
             f"{name}: dtype {dtype}; one of bool, int8 to int64, uint8 to uint64, float16 to float64, complex64, "
             f"complex128 is needed{at(user_line())}"
@@ -246,29 +251,34 @@ class Trace:
                 f"jitted function returns, or use numpy.where on the unselected array{at(user_line())}"
             )
         holds = value == 0 if relation == "==" else (value > 0 if relation == "<" else value >= 0)
+        if not holds and relation != "==":
+            # Not a < b is b <= a: inequalities are kept in the form that holds.
+            opposite: Relation = "<=" if relation == "<" else "<"
+            self._assume(opposite, mul(difference, -1), True)
+        else:
+            self._assume(relation, difference, holds)
+        return holds
+
+    def _assume(self, relation: Relation, difference: Extent, holds: bool) -> None:
+        """Record ``(0 relation difference) == holds`` and what follows from it."""
         left, right = _presentable(relation, difference)
         self.guards.append(ShapeGuard(relation, left, right, holds, user_line()))
         self._learn(relation, difference, holds)
-        return holds
 
     def _learn(self, relation: Relation, difference: Extent, holds: bool) -> None:
-        match relation, holds:
-            case "==", True:
+        match relation:
+            case "<":
+                self._bounds.learn_at_least(difference, 1)
+            case "<=":
+                self._bounds.learn_at_least(difference, 0)
+            case "==" if holds:
                 self._unify(difference)
-            case "==", False:
+            case "==":
                 low, high = self._bounds.of(difference)
                 if low == 0:
                     self._bounds.learn_at_least(difference, 1)
                 if high == 0:
                     self._bounds.learn_at_least(mul(difference, -1), 1)
-            case "<", True:
-                self._bounds.learn_at_least(difference, 1)
-            case "<=", True:
-                self._bounds.learn_at_least(difference, 0)
-            case "<", False:
-                self._bounds.learn_at_least(mul(difference, -1), 0)
-            case _:
-                self._bounds.learn_at_least(mul(difference, -1), 1)
 
     def _unify(self, difference: Extent) -> None:
         """``difference == 0`` where it is a leaf and a constant, or two leaves: one of them is replaced everywhere."""

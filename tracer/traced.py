@@ -166,6 +166,8 @@ class TracedArray(ArrayMethods):
     def _call(self, name: str, *args: Any, **kwargs: Any) -> Any:
         if not self._cell.trace.alive:
             raise complaints.leaked(self)
+        if not self._cell.trace.alive:
+            raise complaints.leaked(self)
         if self._cell.known is None:
             return API[name].function(*args, **kwargs)
         from tenferro.tracer.dispatch import call
@@ -291,11 +293,13 @@ class TracedArray(ArrayMethods):
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         from tenferro.tracer.dispatch import array_ufunc
 
+        self.live_trace()
         return array_ufunc(ufunc, method, *inputs, **kwargs)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         from tenferro.tracer.dispatch import array_function
 
+        self.live_trace()
         return array_function(function, args, kwargs)
 
     def __getattr__(self, name: str) -> Any:

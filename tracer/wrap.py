@@ -22,7 +22,7 @@ from tenferro.tracer.config import config
 from tenferro.tracer.dim import Dim
 from tenferro.tracer.errors import TraceError
 from tenferro.tracer.lines import at, user_line
-from tenferro.tracer.trace import current_trace, is_tenferro_array
+from tenferro.tracer.trace import current_trace, is_supported, is_tenferro_array
 from tenferro.tracer.traced import TracedArray, from_known
 
 CREATION = ("zeros", "ones", "empty", "full", "arange", "linspace", "eye", "identity", "tri", "indices")
@@ -78,7 +78,8 @@ def _known(made: Any) -> Any:
     assert trace is not None
     if isinstance(made, tuple):
         return tuple(_known(i) for i in made)
-    return from_known(trace, made) if isinstance(made, np.ndarray) else made
+    # An array of strings or objects is nothing to the program; it may still serve the function itself.
+    return from_known(trace, made) if isinstance(made, np.ndarray) and is_supported(made.dtype) else made
 
 
 def _converting(name: str, original: Callable[..., Any]) -> Callable[..., Any]:

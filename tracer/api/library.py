@@ -19,15 +19,10 @@ from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.ops import library
 from tenferro.tracer.ops.reductions import reduced_shape
 from tenferro.tracer.program import Operand
-from tenferro.tracer.trace import KINDS, Trace, running_trace
+from tenferro.tracer.trace import Trace, is_supported, running_trace
 from tenferro.tracer.traced import as_traced, operand
 
 Rule = OneOf["same", "reduce"]
-
-
-def has_row(dtype: np.dtype[Any]) -> bool:
-    """Whether engines hold arrays of the dtype."""
-    return dtype.kind in KINDS and dtype.itemsize <= (16 if dtype.kind == "c" else 8)
 
 
 def ufunc_call(ufunc: np.ufunc, args: tuple[Any, ...], out: Any = None, where: Any = True, dtype: Any = None) -> Any:
@@ -39,7 +34,7 @@ def ufunc_call(ufunc: np.ufunc, args: tuple[Any, ...], out: Any = None, where: A
     pairs = [operand(trace, x, name) for x in args]
     keys = tuple(k for _, k in pairs) if dtype is None else (np.dtype(dtype),) * len(pairs)
     dtypes = resolve(ufunc, keys)
-    if not all(has_row(d) for d in dtypes):
+    if not all(is_supported(d) for d in dtypes):
         raise DtypeError(f"{name}: dtypes {[d.name for d in dtypes]}; no engine holds them{at(user_line())}")
     operands = [converted(trace, x, d, name) for (x, _), d in zip(pairs, dtypes, strict=False)]
     operands = broadcast_operands(trace, name, operands)
@@ -82,7 +77,7 @@ def _call(name: str, rule: Rule, a: Any, axis: Any, keepdims: bool, static: dict
 def _result_dtype(name: str, value: Operand, static: dict[str, Hashable]) -> np.dtype[Any]:
     tiny = np.ones((1,) * len(value.type.shape), value.type.dtype)
     dtype = np.asarray(getattr(np, name)(tiny, **static)).dtype
-    if not has_row(dtype):
+    if not is_supported(dtype):
         raise DtypeError(f"{name}: result of dtype {dtype}; no engine holds it{at(user_line())}")
     return dtype
 
