@@ -123,6 +123,11 @@ class Affine:
             steps.append(ViewStep("broadcast_to", Params(shape=shape, axes=tuple(sorted(sizes)))))
         return tuple(steps)
 
+    def repeats(self) -> bool:
+        """Whether an axis of the shape repeats one element, so that ``views`` leaves it at size 1."""
+        sizes = {m.target: m.size for m in self.axes if m.target != DROPPED}
+        return any(sizes.get(a, 1) != n for a, n in enumerate(self.shape))
+
     def windows(self) -> tuple[Window, ...]:
         found = [Window(m.target, m.window[0], m.window[1], m.size) for m in self.axes if m.window is not None]
         return tuple(sorted(found, key=lambda w: w.axis))

@@ -240,7 +240,13 @@ class RegionBuilder:
             node = self.element(reference.source, reference.reshape, reference.affine.through(along))
         reference = self.context.references.of(x.index)
         source = reference.source if isinstance(reference.source, Slot) else x
-        views = (*reference.reshape, *reference.affine.views()) if isinstance(reference.source, Slot) else ()
+        views: tuple[ViewStep, ...] = ()
+        if isinstance(reference.source, Slot):
+            # An index counts along the whole of a repeated axis, so it must have its size here.
+            shape = self.context.references.types[x.index].shape
+            stretched = ViewStep("broadcast_to", Params(shape=shape, axes=tuple(range(x_rank))))
+            views = (*reference.reshape, *reference.affine.views())
+            views = (*views, stretched) if reference.affine.repeats() else views
         spanned = len(self.cluster.space) if x_rank == 1 else index_rank
         access = Access(source.index, views)
         return self.add(Gather(access, axis, node, spanned, instruction.types[0].dtype, number))
