@@ -50,7 +50,9 @@ class Box:
         return build.replace_box(trace, base, new, self.starts, self.steps, self.sizes)
 
     def of(self, base: AnyArray) -> AnyArray:
-        return base[box(self.starts, self.steps, self.sizes)].reshape(self.shape)  # type: ignore[arg-type]
+        window: Any = box(self.starts, self.steps, self.sizes)  # type: ignore[arg-type]  # known cells have plain sizes
+        found: AnyArray = base[window]
+        return found.reshape(self.shape)
 
     def place(self, where: Place) -> Place | None:
         """The base's element that is element ``where`` of the result."""
@@ -98,7 +100,7 @@ class Reshaped:
         return build.reshape(trace, new, base.type.shape)
 
     def of(self, base: AnyArray) -> AnyArray:
-        return base.reshape(self.shape)  # type: ignore[arg-type]
+        return base.reshape(self.shape)
 
     def place(self, where: Place) -> Place | None:
         return None
@@ -256,7 +258,7 @@ def _differ(a: Extent, b: Extent) -> bool:
 
 def _runs(waiting: dict[Place, Operand]) -> list[tuple[Place, list[Operand]]]:
     """Neighbours along the last axis, joined. Places known as numbers are sorted, others stand alone."""
-    fixed = sorted(p for p in waiting if _is_fixed(p))  # type: ignore[type-var]
+    fixed = sorted(p for p in waiting if _is_fixed(p))
     runs: list[tuple[Place, list[Operand]]] = [(p, [waiting[p]]) for p in waiting if not _is_fixed(p)]
     previous: Place | None = None
     for place in fixed:

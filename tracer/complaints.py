@@ -34,7 +34,7 @@ def concrete(asked: str) -> TraceError | MutationError:
     return TraceError(f"{asked}: of a traced value, which has no elements yet; {_CURES[asked]}{at(user_line())}")
 
 
-def index() -> TraceError:
+def index() -> TraceError | MutationError:
     """Python or NumPy asked for an index."""
     if _user_instruction() == "subscript":
         return untraced_use()

@@ -24,7 +24,7 @@ Scalar = Any  # a traced rank-0 array: what arithmetic that leaves the integers 
 
 def _scalar(name: str, *args: object) -> Scalar:
     """What leaves the integers runs through the NumPy-level functions, which stand above this file."""
-    from tenferro.tracer.api.registry import API
+    from tenferro.tracer.api.record import API
 
     return API[name].function(*args)
 

@@ -20,7 +20,7 @@ from tenferro.tracer.trace import CURRENT, Trace, check_dtype, is_tenferro_array
 from tenferro.tracer.traced import TracedArray, captured
 from tenferro.tracer.wrap import wrapped
 
-FUNCTIONS = registry.API  # filled by importing it; traced values look their operators up there
+API_FAMILIES = registry.FAMILIES  # importing it fills the dict in which traced values look their operators up
 
 OutLeaf: TypeAlias = tuple[OneOf["array"], int] | tuple[OneOf["size"], Extent] | tuple[OneOf["static"], Any]
 

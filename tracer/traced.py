@@ -57,11 +57,11 @@ class TracedArray(ArrayMethods):
             self._writeable = parent._writeable and not isinstance(step, Stretched | Part)
 
     @property
-    def __class__(self) -> type:
+    def __class__(self) -> Any:
         return np.ndarray
 
     @__class__.setter
-    def __class__(self, value: type) -> None:
+    def __class__(self, value: Any) -> None:
         raise TypeError("a traced array's class cannot be changed")
 
     # -- values ------------------------------------------------------------------------------------------------------

@@ -80,7 +80,7 @@ def _filled(name: str, shape: Any, fill_value: Any, dtype: Any, order: Any = "C"
     target = strong(key) if dtype is None else dtype_of(dtype, name)
     value = build.convert(trace, value, target)
     if isinstance(value, Literal) and _is_known(extents):
-        return from_known(trace, np.full(extents, value.value, target), value.value)  # type: ignore[arg-type]
+        return from_known(trace, np.full(extents, value.value, target), value.value)
     return new(trace, build.broadcast(trace, value, extents))
 
 
@@ -178,7 +178,8 @@ def _concrete_arange(trace: Trace, start: Any, stop: Any, step: Any, dtype: Any)
             "arange: a traced bound; the number of elements must be known, as in numpy.linspace"
             f"(a, b, n){at(user_line())}"
         )
-    return from_known(trace, np.arange(*(np.asarray(x)[()] for x in numbers), dtype=dtype))
+    bounds: list[Any] = [np.asarray(x)[()] for x in numbers]
+    return from_known(trace, np.arange(*bounds, dtype=dtype))
 
 
 def linspace(
@@ -254,7 +255,8 @@ def _triangle(name: str, m: Any, k: int, relation: Any, inverted: bool = False) 
     array = as_traced(trace, m, name)
     if array.ndim < 2:
         raise ShapeError(f"{name}: an array of rank {array.ndim}; rank 2 or more is needed{at(user_line())}")
-    mask = _diagonal_mask(name, *array.shape[-2:], k, bool, relation).read()
+    rows, columns = array.shape[-2:]
+    mask = _diagonal_mask(name, rows, columns, k, bool, relation).read()
     mask = build.broadcast(trace, mask, array.type.shape)
     zero = build.literal(0, array.dtype)
     chosen = (zero, array.read()) if inverted else (array.read(), zero)

@@ -181,7 +181,7 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
 
 
 def _f(name: str, function: Any, arrays: tuple[str, ...], view: bool = False, reference: Any = None) -> ApiFunction:
-    return ApiFunction(name, function, arrays, view, getattr(np, name, None) if reference is None else reference)
+    return ApiFunction(name, function, arrays, view, getattr(np, name) if reference is None else reference)
 
 
 FUNCTIONS: tuple[ApiFunction, ...] = (
