@@ -54,12 +54,16 @@ def _check_operation(
 
 
 def _check_broadcast(program: SemanticProgram, after: str, number: int, operation: Operation) -> None:
-    """``broadcast_to`` derives its shape from its parameters alone, so the axes that it stretches are checked here."""
+    """``broadcast_to`` derives its shape from its parameters alone, so the axes that it stretches are checked here.
+    Two symbols may be equal by a guard."""
     if operation.op.name != "broadcast_to":
         return
     params: Params = operation.params
+    has_equations = any(g.relation == "==" and g.holds for g in program.guards)
     for n, axis in zip(operation.inputs[0].type.shape, params["axes"], strict=True):
-        if n not in (1, params["shape"][axis]):
+        target = params["shape"][axis]
+        is_symbolic = not (isinstance(n, int) and isinstance(target, int))
+        if n not in (1, target) and not (is_symbolic and has_equations):
             _blame(program, after, number, f"size {n} does not stretch to {params['shape'][axis]} along axis {axis}")
 
 
@@ -84,5 +88,6 @@ def _blame(
         first, last = max(0, number - NEIGHBOURS), min(len(program.operations), number + NEIGHBOURS + 1)
         for k in range(first, last):
             operation = program.operations[k]
-            text.append(f"{'->' if k == number else '  '} {k}: {operation}{f'  # {operation.line}' if operation.line else ''}")
+            line = f"  # {operation.line}" if operation.line else ""
+            text.append(f"{'->' if k == number else '  '} {k}: {operation}{line}")
     raise CheckError("\n".join(text)) from cause

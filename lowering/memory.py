@@ -1,0 +1,118 @@
+"""Peak memory: a Plan goes in, what its run holds at most comes out, as a formula over its sizes and as a number.
+
+Counted are results and temporaries; inputs are borrowed. A size that depends on data counts with its upper bound.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tenferro.lowering.plan import AdoptStep, CallStep, Plan, RegionStep, Step, ViewStep
+from tenferro.lowering.references import References
+from tenferro.tracer.dims import DimExpr, Environment, Extent, Leaf, add, evaluate, leaf, maximum, mul, product, sub, substitute
+from tenferro.tracer.ops import library
+from tenferro.tracer.program import Literal
+
+MAX_TERMS = 8
+"""Steps that may each be the peak for some sizes; beyond this many the formula sums the rest instead."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """``live[i]``: the bytes held while step i runs. ``peak``: the largest of them for any sizes."""
+
+    live: tuple[Extent, ...]
+    peak: Extent
+    total: Extent
+
+    def bytes(self, env: Environment) -> int:
+        """The peak under the given sizes."""
+        return max((evaluate(n, env) for n in self.live), default=0)
+
+    def step(self, env: Environment) -> int:
+        """The first step at which the peak is reached."""
+        values = [evaluate(n, env) for n in self.live]
+        return values.index(max(values))
+
+    def __str__(self) -> str:
+        return f"peak {self.peak} bytes; without reuse {self.total} bytes"
+
+
+def memory(plan: Plan) -> Memory:
+    """Follow the steps and frees of ``plan``."""
+    types = plan.program.slot_types()
+    bounds = _bounds(plan)
+    references = References(plan.program)
+
+    def size(slot: int) -> Extent:
+        bytes_ = mul(product(types[slot].shape), types[slot].dtype.itemsize)
+        return substitute(bytes_, lambda found: bounds.get(found, leaf(found.kind, found.index, found.axis)))
+
+    held: dict[int, Extent] = {}
+    now: Extent = 0
+    total: Extent = 0
+    live: list[Extent] = []
+    for step, dead in zip(plan.steps, plan.frees, strict=True):
+        for slot in _allocates(step, references):
+            held[slot] = size(slot)
+            now, total = add(now, held[slot]), add(total, held[slot])
+        if isinstance(step, AdoptStep) and step.steal and step.base.index in held:
+            held[step.target.index] = held.pop(step.base.index)
+        live.append(now)
+        for slot in dead:
+            now = sub(now, held.pop(slot, 0))
+    return Memory(tuple(live), _largest(live), total)
+
+
+def _allocates(step: Step, references: References) -> tuple[int, ...]:
+    match step:
+        case RegionStep(region=region):
+            return tuple(dict.fromkeys(s.slot for s in region.stores if not s.views))
+        case CallStep(instruction=instruction):
+            return tuple(s.index for s in instruction.outputs)
+        case AdoptStep(target=target, steal=steal):
+            return () if steal else (target.index,)
+        case ViewStep(instruction=instruction):
+            # A reshape of what is not contiguous may have to copy.
+            return tuple(s.index for s in instruction.outputs if s.index in references.own_view)
+
+
+def _bounds(plan: Plan) -> dict[Leaf, Extent]:
+    """Upper bounds of run-time extents: a mask selects no more than all of its elements."""
+    found: dict[Leaf, Extent] = {}
+    types = plan.program.slot_types()
+    for instruction in plan.program.instructions:
+        if instruction.op is not library.mask_select:
+            continue
+        mask, extent = instruction.inputs[1], instruction.types[0].shape[0]
+        if isinstance(extent, DimExpr) and not isinstance(mask, Literal):
+            ((monomial, _),) = extent.terms
+            shape = types[mask.index].shape if hasattr(mask, "index") else ()
+            if monomial[0].leaf is not None:
+                known = product(shape)
+                found[monomial[0].leaf] = substitute(
+                    known, lambda leaf_: found.get(leaf_, leaf(leaf_.kind, leaf_.index, leaf_.axis))
+                )
+    return found
+
+
+def _largest(live: list[Extent]) -> Extent:
+    """The maximum over all sizes. Sizes are not negative, so that a sum with more or larger terms is larger."""
+    kept: list[Extent] = []
+    for candidate in dict.fromkeys(live):
+        if any(_is_at_least(other, candidate) for other in kept):
+            continue
+        kept = [k for k in kept if not _is_at_least(candidate, k)] + [candidate]
+        if len(kept) > MAX_TERMS:
+            kept = [add(kept[0], kept[1]), *kept[2:]]
+    peak: Extent = 0
+    for extent in kept:
+        peak = maximum(peak, extent) if peak != 0 else extent
+    return peak
+
+
+def _is_at_least(a: Extent, b: Extent) -> bool:
+    difference = sub(a, b)
+    if isinstance(difference, int):
+        return difference >= 0
+    return all(coefficient >= 0 for _, coefficient in difference.terms)
