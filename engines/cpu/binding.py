@@ -1,7 +1,7 @@
 """A plan on the layouts of one call: everything that can be decided once per shape is decided here.
 
 In: a Plan, the shapes and strides of a call's inputs, its sizes. Out: a ``BoundPlan``: actions over *positions* (arrays of
-one run: the inputs first, then what the run allocates). Kernels between two actions that need Python lie in one native
+one run: the inputs first, then what the run makes). Kernels between two actions that need Python lie in one native
 block, which ``native.enter`` runs in a single call.
 
 A call whose result has a run-time extent ends the binding; what follows is bound when the extent is known, once per value.
@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tenferro.engines.cpu import layout as lay
+from tenferro.engines.cpu import layout as lay, memory
 from tenferro.engines.cpu.kernel import FAST, KernelTable
 from tenferro.engines.cpu.launch import add_region
 from tenferro.engines.cpu.layout import NeedsCopyError, Strided, contiguous
@@ -37,16 +37,6 @@ HEAVY_SECONDS = 50e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Alloc:
-    """A fresh C-ordered array at ``position``."""
-
-    position: int
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    line: SourceLine | None
-
-
-@dataclass(frozen=True, slots=True)
 class ViewOf:
     """``views`` of the array at ``source``; ``copy`` where the result must be C-ordered memory of its own."""
 
@@ -61,11 +51,12 @@ class ViewOf:
 
 @dataclass(slots=True)
 class Enter:
-    """Run a native block on the arrays at ``positions``."""
+    """Run a native block on the arrays at ``positions``; it makes those at ``made``."""
 
     block: Block
     positions: tuple[int, ...]
-    address: int = 0
+    made: tuple[int, ...]
+    address: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +76,7 @@ class Drop:
     positions: tuple[int, ...]
 
 
-Action: TypeAlias = Alloc | ViewOf | Enter | Call | Drop
+Action: TypeAlias = ViewOf | Enter | Call | Drop
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +94,18 @@ class BoundPlan:
     outputs: tuple[int | Source, ...]
     tail: Tail | None = None  # what follows a call with a run-time extent
     level: int = FAST
-    seconds: float = 0.0  # run so far
-    estimate: float = 0.0  # of one run
+    estimate: float = 0.0  # seconds of one run
+    seconds_left: float = 0.0  # of running until level 2 pays; 0 when there is nothing to wait for
+    only: Enter | None = None  # the block of a plan that is nothing but it
+    picks: tuple[int, ...] = ()  # which of that block's arrays are the outputs
+
+    def __post_init__(self) -> None:
+        if len(self.actions) != 1 or not isinstance(self.actions[0], Enter) or self.tail is not None:
+            return
+        made = self.actions[0].made
+        if self.outputs and all(o in made for o in self.outputs):
+            self.only = self.actions[0]
+            self.picks = tuple(1 + made.index(o) for o in self.outputs if isinstance(o, int))
 
 
 @dataclass
@@ -149,6 +150,7 @@ class Binder:
     actions: list[Action] = field(default_factory=list)
     block: Block | None = None
     block_positions: dict[int, int] = field(default_factory=dict)
+    block_made: dict[int, int] = field(default_factory=dict)
     block_seconds: float = 0.0
     seconds: float = 0.0
     owned: set[int] = field(default_factory=set)  # positions that this run allocated and may overwrite
@@ -202,7 +204,7 @@ class Binder:
         if reuse and self.block is not None and self.free.get(size):
             return self.free[size].pop()
         position = self.new_position()
-        self.actions.append(Alloc(position, shape, dtype, line))
+        self.block_made[position] = self.open_block().add_output(shape, dtype, memory.line_tag(line))
         self.owned.add(position)
         self.sizes[position] = size
         self.declared[position] = (shape, dtype)
@@ -248,12 +250,15 @@ class Binder:
     def open_block(self) -> Block:
         if self.block is None:
             self.block = Block()
-            self.block_positions = {}
+            self.block_positions, self.block_made = {}, {}
             self.block_seconds = 0.0
         return self.block
 
     def patch(self, position: int) -> int:
-        """The index of a position among the arrays handed to the current block."""
+        """How the current block names a position: by its place among the arrays handed in, or as one that it makes."""
+        made = self.block_made.get(position)
+        if made is not None:
+            return made
         return self.block_positions.setdefault(position, len(self.block_positions))
 
     def close_block(self) -> None:
@@ -261,9 +266,8 @@ class Binder:
             return
         self.block.heavy = self.block_seconds > HEAVY_SECONDS
         self.seconds += self.block_seconds
-        action = Enter(self.block, tuple(self.block_positions))
-        action.address = self.block.seal()
-        self.actions.append(action)
+        made = tuple(self.block_made)
+        self.actions.append(Enter(self.block, tuple(self.block_positions), made, self.block.seal()))
         self.block = None
         self.free = {}
 

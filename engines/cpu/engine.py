@@ -1,7 +1,7 @@
 """The CPU engine: plans in, executables out that run fused kernels of machine code on every core.
 
-A run looks up the plan bound to its inputs' layouts (``binding``) and carries out its actions: allocate from the pool,
-enter native code once per block, call NumPy at seams. Kernels start at code generation level 0 and are compiled again at
+A run looks up the plan bound to its inputs' layouts (``binding``) and carries out its actions: enter native code once
+per block, which makes its outputs in the pool, call NumPy at seams. Kernels start at code generation level 0 and are compiled again at
 level 2 when they have run for about 20 times their compile time.
 """
 
@@ -15,7 +15,7 @@ from typing import Any, assert_never
 import numpy as np
 
 from tenferro.engines.cpu import binding, memory, native, threads
-from tenferro.engines.cpu.binding import Alloc, Binder, BoundPlan, Call, Drop, Enter, Place, Tail, ViewOf
+from tenferro.engines.cpu.binding import Binder, BoundPlan, Call, Drop, Enter, Place, Tail, ViewOf
 from tenferro.engines.cpu.kernel import FAST, GOOD, KernelTable
 from tenferro.engines.cpu.layout import Strided
 from tenferro.engines.cpu.toolchain import Target
@@ -67,14 +67,29 @@ class CpuExecutable(Executable):
         bound = self._bound.get(key)
         if bound is None:
             bound = self._bind(key, inputs)
+        if bound.seconds_left <= 0.0:
+            return self._run_bound(bound, inputs)
+        start = time.perf_counter()
+        result = self._run_bound(bound, inputs)
+        bound.seconds_left -= time.perf_counter() - start
+        if bound.seconds_left <= 0.0:
+            # A new object: another thread may be running the old one.
+            self._bound[key] = self._binder(inputs, GOOD).bind(0)
+        return result
+
+    def _run_bound(self, bound: BoundPlan, inputs: Sequence[Array | int]) -> RunResult:
+        """Run a plan that was bound to just these layouts."""
+        only = bound.only
+        if only is not None:
+            made = self._enter(only.address, threads.count(), *[inputs[p] for p in only.positions])
+            if made is None:
+                raise memory.block_error(only.block)
+            if made[0] != native.CLEAN:
+                self._report(made[0], inputs)
+            return RunResult([made[k] for k in bound.picks])
         arrays: list[Any] = [*inputs, *[None] * (bound.positions - len(inputs))]
         runtime: dict[Leaf, int] = {}
-        if bound.level == GOOD or self._tier == "0":
-            last = self._act(bound, arrays, runtime, inputs)
-        else:
-            start = time.perf_counter()
-            last = self._act(bound, arrays, runtime, inputs)
-            self._promote(key, bound, time.perf_counter() - start, inputs)
+        last = self._act(bound, arrays, runtime, inputs)
         return RunResult([self._output(o, arrays, inputs, runtime) for o in last.outputs], runtime)
 
     # Binding.
@@ -100,18 +115,12 @@ class CpuExecutable(Executable):
         bound = self._binder(inputs, level).bind(0)
         if self._tier == "auto" and bound.estimate > GOOD_AT_ONCE_SECONDS:
             bound = self._binder(inputs, GOOD).bind(0)
+        if bound.level == FAST and self._tier == "auto":
+            bound.seconds_left = TIER_FACTOR * sum(k.compile_seconds for k in self.table.kernels())
         self._bound[key] = bound
         while len(self._bound) > BOUND_PLANS:
             self._bound.popitem(last=False)
         return bound
-
-    def _promote(self, key: Any, bound: BoundPlan, seconds: float, inputs: Sequence[Array | int]) -> None:
-        """Count a run; when runs have cost 20 compilations, bind this layout again at level 2."""
-        bound.seconds += seconds
-        spent = sum(k.compile_seconds for k in self.table.kernels())
-        if bound.seconds >= TIER_FACTOR * spent:
-            # A new object: another thread may be running the old one.
-            self._bound[key] = self._binder(inputs, GOOD).bind(0)
 
     # Running.
 
@@ -122,11 +131,12 @@ class CpuExecutable(Executable):
         while True:
             for action in bound.actions:
                 if type(action) is Enter:
-                    found = self._enter(action.address, threads.count(), *[arrays[p] for p in action.positions])
+                    given = [arrays[p] for p in action.positions]
+                    found, *made = memory.enter(action.block, action.address, threads.count(), *given)
+                    for position, array in zip(action.made, made, strict=True):
+                        arrays[position] = array
                     if found != native.CLEAN:
                         self._report(found, inputs)
-                elif type(action) is Alloc:
-                    arrays[action.position] = memory.empty(action.shape, action.dtype, memory.line_tag(action.line))
                 else:
                     self._act_in_python(action, arrays, runtime)
             if bound.tail is None:
@@ -143,7 +153,7 @@ class CpuExecutable(Executable):
             case Drop(positions=positions):
                 for p in positions:
                     arrays[p] = None
-            case Alloc() | Enter():
+            case Enter():
                 raise AssertionError("handled by the caller")
             case _:
                 assert_never(action)

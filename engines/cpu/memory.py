@@ -65,12 +65,16 @@ def _start() -> Callable[..., Any]:
 
 
 def enter(block: native.Block, address: int, threads: int, *arrays: np.ndarray[Any, Any]) -> tuple[Any, ...]:
-    """Run a sealed block that has outputs: (latch, outputs …). Raises MemoryLimitError, about the largest of the
-    outputs."""
-    found: tuple[Any, ...] | None = native.module().enter(address, threads, *arrays)
+    """Run a sealed block: (latch, outputs …). Raises MemoryLimitError, about the largest of the outputs."""
+    found: Any = native.module().enter(address, threads, *arrays)
     if found is None:
-        raise limit_error(*max(block.outputs, key=lambda o: o[1].itemsize * math.prod(o[0])))
-    return found
+        raise block_error(block)
+    return found if block.outputs else (found,)
+
+
+def block_error(block: native.Block) -> MemoryLimitError:
+    """For a block whose outputs could not be had: about the largest of them."""
+    return limit_error(*max(block.outputs, key=lambda o: o[1].itemsize * math.prod(o[0])))
 
 
 def line_tag(line: SourceLine | None) -> int:
