@@ -6,7 +6,6 @@ a child forked in the middle of a compile would inherit LLVM's locks and hang at
 
 from __future__ import annotations
 
-import importlib
 import os
 import platform
 import sys
@@ -65,7 +64,9 @@ def _llvm() -> Iterator[ModuleType]:
 
 @cache
 def _binding() -> ModuleType:
-    binding = importlib.import_module("llvmlite.binding")
+    import llvmlite.binding as llvm
+
+    binding: ModuleType = llvm
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
     return binding
@@ -197,7 +198,7 @@ def compile_text(
         for name, address in symbols.items():
             llvm.add_symbol(name, address)
         code_bytes = int.from_bytes(payload[:8], "little")
-        return Library(text, level, target, _load(llvm, payload[8:], target), code_bytes, from_cache)
+        return Library(text, level, target, _load(llvm, payload[8:]), code_bytes, from_cache)
 
 
 def _key(llvm: ModuleType, text: str, level: int, target: Target, optimize: bool, symbols: dict[str, int]) -> str:
@@ -254,9 +255,11 @@ def _compile(llvm: ModuleType, text: str, level: int, target: Target, optimize: 
     return code_bytes.to_bytes(8, "little") + data
 
 
-def _load(llvm: ModuleType, data: bytes, target: Target) -> Any:
-    # The engine owns its target machine, so it cannot share the one that compiles.
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _new_machine(llvm, 0, target))
+def _load(llvm: ModuleType, data: bytes) -> Any:
+    # The engine owns its target machine, so it cannot share the one that compiles. It only loads: a machine without CPU
+    # and features does, and is made in 35 µs instead of 155.
+    machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(opt=0, jit=True)
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
     engine.add_object_file(llvm.ObjectFileRef.from_data(data))
     engine.finalize_object()
     return engine
