@@ -9,7 +9,12 @@ import numpy as np
 
 from tenferro.lowering.exec_program import Instruction
 from tenferro.tracer.errors import BoundsError, DivisionError
-from tenferro.tracer.lines import at
+from tenferro.tracer.lines import SourceLine, at, user_line
+
+
+def _line(instruction: Instruction) -> SourceLine | None:
+    """The line in the traced function; an eager operation has none of its own, but its caller's stands on the stack."""
+    return instruction.line or user_line()
 
 
 def bounds_error(instruction: Instruction, value: int, size: int) -> BoundsError:
@@ -17,7 +22,7 @@ def bounds_error(instruction: Instruction, value: int, size: int) -> BoundsError
     axis = instruction.params["axis"]
     return BoundsError(
         f"{instruction.op.name}: indices contain {value}; axis {axis} has {size} elements, "
-        f"so [{-size}, {size}) is needed{at(instruction.line)}"
+        f"so [{-size}, {size}) is needed{at(_line(instruction))}"
     )
 
 
@@ -25,7 +30,7 @@ def report_division(instruction: Instruction, dividend: Any) -> None:
     """An integer was divided by zero: warn, raise DivisionError, or stay silent, as ``np.errstate(divide=…)`` says."""
     text = (
         f"{instruction.op.name}: divisor 0 under the dividend {dividend}; "
-        f"a divisor other than 0 is needed{at(instruction.line)}"
+        f"a divisor other than 0 is needed{at(_line(instruction))}"
     )
     match np.geterr()["divide"]:
         case "ignore":
@@ -53,7 +58,7 @@ def _call(text: str) -> None:
 
 
 def _warn(text: str, instruction: Instruction) -> None:
-    line = instruction.line
+    line = _line(instruction)
     if line is None:
         warnings.warn(text, RuntimeWarning, stacklevel=2)
     else:

@@ -40,11 +40,11 @@ def _results(program: SemanticProgram, traced: TraceResult) -> tuple[_Result, ..
     written = {(program.outputs[position], -1 - index): index for index, position in traced.writes}
     first: dict[tuple[Any, int], int] = {}
     found = []
-    for source, out in traced.out_leaves:
+    value: Any  # an output's index, for arrays
+    for source, value in traced.out_leaves:
         if source != "array":
-            found.append(_Result(source, out))
+            found.append(_Result(source, value))
             continue
-        value: int = out
         operand, alias = program.outputs[value], program.aliases[value]
         if isinstance(operand, Value) and operand.id in inputs and alias < 0:
             found.append(_Result("input", inputs[operand.id]))

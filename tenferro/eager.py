@@ -17,12 +17,13 @@ from tenferro.array import Array, wrap
 from tenferro.engines.engine import Engine
 from tenferro.jit import JitFunction
 from tenferro.runtime import default_runtime
-from tenferro.tracer.api import registry as _registry  # fills the dict of functions
 from tenferro.tracer.api.record import API, ApiFunction
+from tenferro.tracer.api.registry import BY_NUMPY
 from tenferro.tracer.errors import DtypeError, TraceError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.signature import Binder, static_key
 from tenferro.tracer.trace import current_trace
+from tenferro.tracer.tree import leaves
 
 MAX_STATIC_VARIANTS = 256
 _NUMBERS = (int, float)
@@ -144,6 +145,16 @@ def call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return function(args, kwargs)
 
 
+def namespace_call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """``call`` for ``tenferro.numpy``: what numbers and lists alone make is a tn.Array, as an array namespace's
+    functions give its own arrays."""
+    result = call(name, args, kwargs)
+    if current_trace() is not None:
+        return result
+    has_array = any(isinstance(x, np.ndarray | np.generic | Array) for x in leaves((args, kwargs)))
+    return result if has_array else _made(result, default_runtime().engines()[0])
+
+
 def _view(record: ApiFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     engine = _engine(args) or _engine(tuple(kwargs.values()))
     result = record.reference(*map(_unwrapped, args), **{k: _unwrapped(v) for k, v in kwargs.items()})
@@ -215,10 +226,10 @@ def function_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: d
         from tenferro.tracer.dispatch import array_function
 
         return array_function(function, args, kwargs)
-    name = function.__name__
-    name = _ALIASES.get(name, name)
-    if name == "copyto":
+    if function is np.copyto:
         return _copyto(*args, **kwargs)
+    found = BY_NUMPY.get(function)
+    name = found.name if found is not None else _ALIASES.get(function.__name__, function.__name__)
     if name not in API:
         raise TraceError(
             f"numpy.{name}: not available on tn.Array; numpy.asarray(x) gives NumPy's own array{at(user_line())}"

@@ -51,6 +51,8 @@ class JitFunction:
         self, function: Callable[..., Any], binder: Binder, max_compiles: int | None, eager: bool = False
     ) -> None:
         functools.update_wrapper(self, function)
+        self.__dict__.setdefault("__name__", binder.name)
+        self.__dict__.setdefault("__qualname__", binder.name)
         self._binder = binder
         self._settings = (max_compiles, eager)
         self._plain = not (binder.static_nums or binder.static_names)
@@ -65,9 +67,8 @@ class JitFunction:
         if found is None:
             from tenferro.programs import Programs
 
-            name = getattr(self, "__name__", self._binder.name)
             # Two threads may arrive here; setdefault lets one of them win.
-            found = self.__dict__.setdefault("_made", Programs(self.__wrapped__, name, *self._settings))
+            found = self.__dict__.setdefault("_made", Programs(self.__wrapped__, self.__name__, *self._settings))
             self._found = found
         return found
 

@@ -49,25 +49,38 @@ class Self:
 
 
 @dataclass(frozen=True, slots=True)
+class Held:
+    """The root that is an object held by the function itself: a bound method's ``self``, a partial's argument."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
 class Found:
     place: Place
     value: Any
 
 
-def plain_function(function: Callable[..., Any]) -> FunctionType | None:
-    """The Python function behind bound methods, partials and callable objects; None for a builtin."""
+def plain_function(function: Callable[..., Any]) -> tuple[FunctionType | None, list[Found]]:
+    """The Python function behind bound methods, partials and callable objects (None for a builtin), and the objects
+    that these hold."""
+    held: list[Found] = []
     while True:
         if isinstance(function, FunctionType):
-            return function
+            return function, held
         if isinstance(function, MethodType):
+            held.append(Found(Place(Held(function.__self__), (), "self"), function.__self__))
             function = function.__func__
         elif isinstance(function, functools.partial):
+            parts = (*function.args, *function.keywords.values())
+            held += [Found(Place(Held(x), (), f"partial[{k}]"), x) for k, x in enumerate(parts)]
             function = function.func
         elif hasattr(function, "__wrapped__"):
             function = function.__wrapped__
         else:
+            held.append(Found(Place(Held(function), (), "self"), function))
             calls = [vars(c)["__call__"] for c in type(function).__mro__ if "__call__" in vars(c)]
-            return calls[0] if calls and isinstance(calls[0], FunctionType) else None
+            return (calls[0] if calls and isinstance(calls[0], FunctionType) else None), held
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
@@ -141,8 +154,8 @@ def _is_plain_object(value: Any) -> bool:
 
 def walk(function: Callable[..., Any], receiver: Any = None) -> list[Found]:
     """Everything that the function can reach, nearest first, at most ``MAX_PLACES`` places."""
-    plain = plain_function(function)
-    level = list(_roots(plain)) if plain is not None else []
+    plain, level = plain_function(function)
+    level += list(_roots(plain)) if plain is not None else []
     if receiver is not None:
         level.append(Found(Place(Self(), (), "self"), receiver))
     found: list[Found] = []
@@ -241,6 +254,8 @@ def read(place: Place, receiver: Any) -> Any:
     root = place.root
     if isinstance(root, Self):
         value = receiver
+    elif isinstance(root, Held):
+        value = root.value
     elif isinstance(root, tuple):
         value = root[0][root[1]]
     else:
@@ -359,6 +374,8 @@ class _Expressions:
         root = place.root
         if isinstance(root, Self):
             text = "receiver"
+        elif isinstance(root, Held):
+            text = self.constant(root.value)
         elif isinstance(root, tuple):
             text = f"{self.constant(root[0])}[{root[1]!r}]"
         else:

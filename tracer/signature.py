@@ -179,6 +179,13 @@ HOLE = _Hole()
 tree.register_pytree_node(_Hole, lambda _: ((), None), lambda *_: HOLE)
 
 
+def function_name(function: Callable[..., Any]) -> str:
+    """The function's name without the functions around it; a partial has its function's, an object its class's."""
+    function = getattr(function, "func", function)
+    name: str = getattr(function, "__qualname__", type(function).__qualname__)
+    return name.rpartition("<locals>.")[2]
+
+
 def _as_tuple(value: Any) -> tuple[Any, ...]:
     return (value,) if isinstance(value, int | str) else tuple(value)
 
@@ -195,7 +202,7 @@ class Binder:
         static_argnames: Argnames = (),
         donate_argnums: Argnums = (),
     ) -> None:
-        self.name = getattr(function, "__qualname__", repr(function)).rpartition("<locals>.")[2]
+        self.name = function_name(function)
         try:
             self.signature: inspect.Signature | None = inspect.signature(function)
         except (TypeError, ValueError):
@@ -203,6 +210,7 @@ class Binder:
         parameters = list(self.signature.parameters.values()) if self.signature else []
         self._positional = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
         self._by_name = {p.name: k for k, p in enumerate(parameters) if p.kind is p.POSITIONAL_OR_KEYWORD}
+        self._forms: dict[tuple[Any, ...], tuple[tuple[str, ...], tuple[str, ...]]] = {}
         self.is_method = self._positional[:1] == ["self"]
         self._variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters) or self.signature is None
         self._keywords = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
@@ -244,16 +252,23 @@ class Binder:
         TypeError, as Python's own, where the arguments do not fit the signature."""
         if self.signature is None or (not kwargs and len(args) == len(self._positional)):
             return args, kwargs
-        bound = self.signature.bind(*args, **kwargs)  # raises where the call is wrong
-        if not kwargs:
-            return args, kwargs
-        rest = dict(kwargs)
-        moved = list(args)
-        while len(moved) < len(self._positional) and self._positional[len(moved)] in rest:
-            moved.append(rest.pop(self._positional[len(moved)]))
-        order = {name: k for k, name in enumerate(bound.signature.parameters)}
-        last = len(order)
-        return tuple(moved), dict(sorted(rest.items(), key=lambda item: order.get(item[0], last)))
+        form = (len(args), *kwargs)
+        known = self._forms.get(form)
+        if known is None:
+            self.signature.bind(*args, **kwargs)  # raises where the call is wrong
+            known = self._forms[form] = self._canonical_form(len(args), tuple(kwargs))
+        moved, rest = known
+        return (*args, *[kwargs[n] for n in moved]), {n: kwargs[n] for n in rest}
+
+    def _canonical_form(self, count: int, names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Which keywords move behind ``count`` positional arguments, and the others in the signature's order."""
+        assert self.signature is not None
+        moved: list[str] = []
+        while count + len(moved) < len(self._positional) and self._positional[count + len(moved)] in names:
+            moved.append(self._positional[count + len(moved)])
+        order = {name: k for k, name in enumerate(self.signature.parameters)}
+        rest = sorted((n for n in names if n not in moved), key=lambda n: order.get(n, len(order)))
+        return tuple(moved), tuple(rest)
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any], receiver: Any = None) -> BoundCall:
         """Sort every argument of a call. ``receiver`` is ``args[0]`` of a method whose object is no pytree: it stays
@@ -284,8 +299,12 @@ class Binder:
         structures = []
         for place, argument in kept.items():
             name = self._name(place)
-            values, structure = tree.flatten(argument)
             donated = place in self.donated_nums
+            if type(argument) is np.ndarray:
+                leaves.append(classify(argument, name, self.name, donated))
+                structures.append(tree.LEAF)
+                continue
+            values, structure = tree.flatten(argument)
             for value, path in zip(values, tree.paths(structure), strict=True):
                 leaves.append(classify(value, name + path, self.name, donated))
             structures.append(structure)

@@ -10,7 +10,7 @@ import dataclasses
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce as _reduce
+from functools import lru_cache, reduce as _reduce
 from typing import Any
 
 Flatten = Callable[[Any], tuple[Iterable[Any], Hashable]]
@@ -129,7 +129,7 @@ def is_registered(cls: type) -> bool:
 
 def _dataclass_container(cls: type) -> Container:
     """Fields are children; those declared with ``metadata={"static": True}`` belong to the structure."""
-    fields = dataclasses.fields(cls)  # type: ignore[arg-type]
+    fields = dataclasses.fields(cls)
     static = tuple(f.name for f in fields if f.metadata.get("static"))
     names = tuple(f.name for f in fields if not f.metadata.get("static"))
 
@@ -204,19 +204,20 @@ def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:
     return _close(treedef, iter(values))
 
 
-def paths(treedef: TreeDef) -> list[str]:
+@lru_cache(maxsize=1024)
+def paths(treedef: TreeDef) -> tuple[str, ...]:
     """For each leaf the text that reaches it from the root, such as ``['w'][0].bias``."""
     if treedef.node is None:
-        return [""]
+        return ("",)
     if not treedef.children:
-        return []
+        return ()
     node = container(treedef.node)
     assert node is not None
-    return [
+    return tuple(
         node.entry(treedef.metadata, k) + rest
         for k, child in enumerate(treedef.children)
         for rest in paths(child)
-    ]  # fmt: skip
+    )  # fmt: skip
 
 
 def leaves(tree: Any, is_leaf: IsLeaf | None = None) -> list[Any]:

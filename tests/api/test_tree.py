@@ -75,7 +75,7 @@ def test_static_fields_belong_to_the_structure():
 
 def test_paths():
     value = {"w": [1, Point(2, 3)], "layer": Layer(4, 5)}
-    expected = ["['w'][0]", "['w'][1].x", "['w'][1].y", "['layer'].weight", "['layer'].bias"]
+    expected = ("['w'][0]", "['w'][1].x", "['w'][1].y", "['layer'].weight", "['layer'].bias")
     assert tree.paths(tree.structure(value)) == expected
 
 
