@@ -96,19 +96,23 @@ class PassFunction:
         for k in self.one.nodes:
             if isinstance(self.region.nodes[k], Load | Gather) and k not in self.one.loads:
                 self._open(self.kernel.keys.index(("node", k)), load=True, length=length)
-        for s in {*self.one.stores, *self.one.saves.values(), *self.one.loads.values()}:
-            self._open(self.kernel.keys.index(("store", s)), load=False, length=length)
+        written = {*self.one.stores, *self.one.saves.values()}
+        for s in sorted(written | {*self.one.loads.values()}):
+            access = self.kernel.keys.index(("store", s))
+            self._open(access, load=s in self.one.loads.values(), length=length)
+            if s in written and self.kernel.variant.kinds[access] == "packed":
+                self.unpacks.append((access, self.streams[access].base))
 
     def _open(self, access: int, load: bool, length: str) -> None:
         kind, itemsize = self.kernel.variant.kinds[access], self.kernel.itemsize(access)
-        if kind == "masked" or (kind == "uniform" and load):
+        if kind == "masked" or (kind == "uniform" and self.kernel.keys[access][0] == "node"):
             return
         base = self.code.pointer("%ctx", access)
         lanes = self.kernel.lanes
         if kind == "tiled":
             self.streams[access] = Stream(base, itemsize, None)  # the tile's scratch row, which starts at e0
             return
-        if kind == "unit" or (kind == "uniform" and not load):
+        if kind in ("unit", "uniform"):
             # A store that stands still along a row of one element is as good as contiguous.
             pad = self.code.alloca(lanes * itemsize)
             self.streams[access] = Stream(self.code.at(base, self.code.mul("%e0", itemsize)), itemsize, pad)
@@ -117,8 +121,6 @@ class PassFunction:
         self.streams[access] = Stream(scratch, itemsize, None)
         if load:
             self._copy_packed(access, scratch, length, pack=True)
-        else:
-            self.unpacks.append((access, scratch))
 
     def _copy_packed(self, access: int, scratch: str, length: str, pack: bool) -> None:
         code, rank = self.code, self.kernel.variant.row_rank
