@@ -140,24 +140,31 @@ class Clusters:
             self.level[slot.index] = level
 
     def _share_loads(self) -> None:
-        """Merge clusters that read one array over one space, so that it is loaded once. Equal ranks: independent."""
-        first: dict[tuple[int, int, Shape], Cluster] = {}
+        """Merge clusters that read one array over one space, so that it is loaded once, and all scalar code, so that
+        it is one call. Clusters of equal rank do not depend on one another."""
+        first: dict[tuple[int | None, int, Shape], Cluster] = {}
         for number, mine in list(self.of_instruction.items()):
             cluster = find(mine)
             if cluster.closed:
                 continue
-            for source in self.references.instructions[number].inputs:
-                if not isinstance(source, Slot) or self.types[source.index].shape != cluster.space or not cluster.space:
-                    continue
-                reference = self.references.of(source.index)
-                if not isinstance(reference.source, Slot) or not reference.affine.is_identity:
-                    continue
-                other = find(first.setdefault((reference.source.index, cluster.rank, cluster.space), cluster))
+            for array in self._whole_arrays(number, cluster):
+                other = find(first.setdefault((array, cluster.rank, cluster.space), cluster))
                 levels = {cluster: Level.ROW, other: Level.ROW}
                 fits = len(cluster.members) + len(other.members) <= MAX_MEMBERS
                 if other is not cluster and fits and _can_merge(other, cluster, levels):
                     self._merge(other, cluster, absorb=False)
                     cluster = other
+
+    def _whole_arrays(self, number: int, cluster: Cluster) -> Iterable[int | None]:
+        """The arrays of the cluster's space that an instruction reads as they are; None for scalar code."""
+        if not cluster.space:
+            yield None
+            return
+        for source in self.references.instructions[number].inputs:
+            if isinstance(source, Slot) and self.types[source.index].shape == cluster.space:
+                reference = self.references.of(source.index)
+                if isinstance(reference.source, Slot) and reference.affine.is_identity:
+                    yield reference.source.index
 
     # Views
 

@@ -175,14 +175,17 @@ def _reduction(rewriter: Rewriter, operation: Operation, inputs: tuple[Operand, 
 
 
 def _update(rewriter: Rewriter, operation: Operation, inputs: tuple[Operand, ...]) -> Operand | None:
-    """Of the whole array, or of nothing."""
+    """Of the whole array, of nothing, or of the box that the update before it wrote."""
     base, value = inputs
     params = operation.params
     if 0 in params["sizes"]:
         return base
     whole = params["sizes"] == base.type.shape and not any(params["starts"]) and all(s == 1 for s in params["steps"])
     if not whole:
-        return None
+        before = rewriter.made_by(base)
+        if before is None or before.op is not layout.slice_update or before.params != params:
+            return None
+        return rewriter.emit(layout.slice_update, (before.inputs[0], value), operation.line, **params)
     if value.type.rank == base.type.rank:
         return value
     return rewriter.emit(layout.broadcast_to, (value,), operation.line, shape=base.type.shape, axes=())
