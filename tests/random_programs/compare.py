@@ -65,9 +65,10 @@ def _ways(program: RandomProgram, jitted: Callable[..., Any], inputs: Sequence[A
 
 
 def _reference(program: RandomProgram, jitted: Any, inputs: Sequence[Array]) -> list[Array] | None:
-    """The reference engine on the traced program; None where the trace made arrays of its own, which only it binds."""
+    """The reference engine on the traced program; None where the trace itself made arrays, which only it binds, or
+    results."""
     traced = jitted.trace(*inputs)
-    if any(i.kind != "argument" for i in traced.inputs):
+    if any(i.kind != "argument" for i in traced.inputs) or len(traced.outputs) != len(program.results):
         return None
     return executable(traced, "reference:0").run([np.asarray(x) for x in inputs]).outputs
 

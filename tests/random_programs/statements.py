@@ -13,6 +13,10 @@ def _exact(x: Array, v: Variable) -> bool:
     return v.family.error == 0 and not v.loose
 
 
+def _any(x: Array, v: Variable) -> bool:
+    return True
+
+
 def _fixed(x: Array, v: Variable) -> bool:
     return not v.loose
 
@@ -47,7 +51,7 @@ def binary(state: State) -> Proposal | None:
         y = x
     operator = state.one_of("+", "-", "*", "+", "*", "np.maximum", "np.minimum", "/", "&", "|", "^")
     if operator == "/":
-        right = f"(np.abs({right}) + 1)"
+        right = f"(np.abs({right}) + 1)" if right.isidentifier() else "4"
     if "c" in x.dtype.kind + y.dtype.kind and operator in ("*", "/"):
         error = max(error, epsilon(np.result_type(x, y)))
     text = f"{operator}({left}, {right})" if operator.startswith("np") else f"{left} {operator} {right}"
@@ -117,7 +121,7 @@ def _axis(state: State, rank: int) -> str:
 
 def reduction(state: State) -> Proposal | None:
     function = state.one_of("sum", "max", "min", "mean", "sum", "argmax", "argmin", "var")
-    a = state.pick(_exact if function.startswith("arg") else lambda x, v: True)
+    a = state.pick((lambda x, v: _exact(x, v) and x.dtype.kind != "c") if function.startswith("arg") else _any)
     if a is None:
         return None
     x = state.value(a)
