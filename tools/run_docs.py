@@ -19,6 +19,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ class Block:
 
 def blocks(text: str) -> Iterator[Block]:
     fences = list(_FENCE.finditer(text))
-    for fence, following in zip(fences, [*fences[1:], None], strict=True):
+    for fence, following in zip_longest(fences, fences[1:]):
         if fence["info"].strip() != "python":
             continue
         if following is not None and following["info"] == "text" and not text[fence.end() : following.start()].strip():
@@ -87,13 +88,8 @@ def check(path: Path, write: bool) -> list[str]:
             continue
         gap = "" if block.expected is not None else "\n\n"
         pieces.append(f"{gap}```text\n{printed}```" if printed else "")
-        found += difflib.unified_diff(
-            (block.expected or "").splitlines(),
-            printed.splitlines(),
-            f"{path}: written",
-            f"{path}: printed",
-            lineterm="",
-        )
+        written, now = (comparable(t).splitlines() for t in (block.expected or "", printed))
+        found += difflib.unified_diff(written, now, f"{path}: written", f"{path}: printed", lineterm="")
     if write and found:
         path.write_text("".join([*pieces, text[done:]]), encoding="utf-8")
     return found
