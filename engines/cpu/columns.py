@@ -17,11 +17,12 @@ from tenferro.engines.cpu import elements
 from tenferro.engines.cpu.body import Body, CodeBuilder, Position, constant
 from tenferro.engines.cpu.code import Code
 from tenferro.engines.cpu.elements import Value
-from tenferro.engines.cpu.layout import Layout, Variant, access_keys
+from tenferro.engines.cpu.layout import Bound, Layout, StrideClass, Variant, access_keys
 from tenferro.engines.cpu.params import BLOCKS, LENGTH, TILE, ParamMap
 from tenferro.engines.cpu.phases import arguments, chunk_length, schedule
 from tenferro.engines.cpu.reduce import combine, extreme_identity
 from tenferro.engines.cpu.rows import needs_mask, outlines, vector_lanes
+from tenferro.engines.cpu.tiles import transpose_function
 from tenferro.engines.cpu.vector_builder import ModuleText, Vec
 from tenferro.lowering.region import Apply, Load, Reduce, Region, Uniform
 from tenferro.lowering.tree import lanes as tree_lanes
@@ -36,6 +37,9 @@ MAX_TILE = 1024
 MAX_CHUNKS = 16
 """Chunks of the longest column: their results wait on the stack, and one step of the tree puts them together."""
 MIN_COLUMNS = 16
+SHORT_ROW = 32
+"""Elements up to which rows are transposed tile by tile and walked down in lanes, whatever their layout: a vector along
+so short a row would be mostly empty, and the row's own overhead (about 50 ns) more than its work."""
 
 
 def column_layout(region: Region, layout: Layout) -> Layout | None:
@@ -46,17 +50,18 @@ def column_layout(region: Region, layout: Layout) -> Layout | None:
         return None
     if any(isinstance(n, Load) and n.windows for n in region.nodes):
         return None
-    accesses = []
-    for access in layout.accesses:
-        stride = access.outer[-1]
-        if stride not in (0, access.itemsize):
-            return None
-        accesses.append(replace(access, kind="unit" if stride else "uniform"))
-    across = [a for a in layout.accesses if any(a.row)]
-    if all(a.kind == "unit" for a in across):
+    accesses = [replace(a, kind=_kind_across(a)) for a in layout.accesses]
+    if len(layout.row) == 1 and layout.row_length <= SHORT_ROW:
+        return replace(layout, accesses=tuple(accesses))
+    if any(a.kind == "packed" for a in accesses) or all(a.kind == "unit" for a in layout.accesses if any(a.row)):
         return None
     longest = MAX_CHUNKS * min((chunk_length(region, k) for k, n in enumerate(region.nodes) if isinstance(n, Reduce)), default=1)
     return replace(layout, accesses=tuple(accesses)) if layout.row_length <= longest else None
+
+
+def _kind_across(access: Bound) -> StrideClass:
+    stride = access.outer[-1]
+    return "uniform" if stride == 0 else "unit" if stride == access.itemsize else "packed"
 
 
 def tile_columns(kernel: ColumnKernel, columns: int) -> int:
@@ -86,6 +91,12 @@ class ColumnKernel:
         # A whole tile's accumulators stay in cache; rows lie tile after tile, for a power of two as
         # pitch would put them all into the same cache sets.
         self.widest_tile = min(MAX_TILE, max(1, ACCUMULATOR_BYTES // most // self.lanes) * self.lanes)
+
+    def itemsize(self, access: int) -> int:
+        """Bytes of an element of an access."""
+        kind, k = self.keys[access]
+        node = self.region.nodes[k if kind == "node" else self.region.stores[k].node]
+        return int(node.dtype.itemsize)
 
     def reduced(self, r: int) -> np.dtype[object]:
         node = self.region.nodes[r]
@@ -129,6 +140,7 @@ class TileFunction:
         self.body = Body(kernel.region, kernel.variant, kernel.params, self.code, self.builder, "%P", kernel.axis_loops)
         self.pointers: list[str] = []
         self.pads: dict[int, str] = {}
+        self.scratch: dict[int, str] = {}  # packed access → its tile, row after row
         self.cells: dict[int, Rows] = {}
         self.width = ""
         self.scalars: list[str] = []
@@ -137,8 +149,10 @@ class TileFunction:
 
     def text(self) -> str:
         code, kernel = self.code, self.kernel
-        for a in range(len(kernel.keys)):
+        for a, kind in enumerate(kernel.variant.kinds):
             self.pads[a] = code.alloca(kernel.lanes * 16)
+            if kind == "packed":
+                self.scratch[a] = code.alloca(SHORT_ROW * kernel.widest_tile * kernel.itemsize(a))
         for k, node in enumerate(self.region.nodes):
             if kernel.outer_level[k] and not isinstance(node, Uniform):
                 self.cells[k] = self._rows(node.dtype, 1)
@@ -151,7 +165,9 @@ class TileFunction:
             first = code.mul(code.sub(i, code.mul(outer, tiles)), tile)
             self.width = code.minimum(tile, code.sub(columns, first))
             self._locate(outer, first)
+            self._transpose("node")
             self._tile()
+            self._transpose("store")
             return []
 
         code.loop("%begin", "%end", 1, [], item)
@@ -177,6 +193,24 @@ class TileFunction:
             for j, index in enumerate(indices):
                 place = code.at(place, code.mul(index, code.word("%P", self.kernel.params["po", a, j])))
             self.pointers.append(place)
+
+    def _transpose(self, kind: str) -> None:
+        """Bring packed loads into scratch memory, or take packed stores out of it."""
+        code, params = self.code, self.kernel.params
+        for a, scratch in self.scratch.items():
+            if self.kernel.keys[a][0] != kind:
+                continue
+            size = self.kernel.itemsize(a)
+            name = transpose_function(self.kernel.module, size, out=kind == "store")
+            stride = code.word("%P", params["po", a, self.kernel.variant.outer_rank - 1])
+            step = code.word("%P", params["pr", a, 0])
+            # A store of the outer level, and a load that stands still along the row, have one row.
+            still = code.compare("eq", step, 0)
+            rows = code.emit(f"select i1 {still}, i64 1, i64 {self.length}")
+            code.do(
+                f"call void {name}(ptr {scratch}, i64 {self.kernel.widest_tile * size}, ptr {self.pointers[a]}, "
+                f"i64 {stride}, i64 {step}, i64 {rows}, i64 {self.width})"
+            )
 
     def _tile(self) -> None:
         self._outer_nodes(self.kernel.phases.prologue)
@@ -284,6 +318,11 @@ class TileFunction:
     def _row_address(self, access: int, r: str) -> str:
         """The first column at row r: row loops decomposed from the row-major number."""
         code, place, rest = self.code, self.pointers[access], r
+        if access in self.scratch:
+            size = self.kernel.itemsize(access)
+            moves = code.compare("ne", code.word("%P", self.kernel.params["pr", access, 0]), 0)
+            row = code.emit(f"select i1 {moves}, i64 {r}, i64 0")
+            return code.at(self.scratch[access], code.mul(row, self.kernel.widest_tile * size))
         rank = self.kernel.variant.row_rank
         for j in reversed(range(rank)):
             index = rest

@@ -61,7 +61,7 @@ def tile_entry(kernel: RowKernel) -> str:
             name = transpose_function(kernel.module, kernel.itemsize(a))
             code.do(
                 f"call void {name}(ptr {scratch[a]}, i64 {pitch * kernel.itemsize(a)}, ptr {source}, i64 {stride}, "
-                f"i64 {count}, i64 {code.sub(e1, e0)})"
+                f"i64 {kernel.itemsize(a)}, i64 {count}, i64 {code.sub(e1, e0)})"
             )
 
         def one_row(k: str, _: list[str]) -> list[str]:
@@ -80,17 +80,18 @@ def tile_entry(kernel: RowKernel) -> str:
     return code.function("define void @tiles(ptr noalias %P, i64 %begin, i64 %end) nounwind")
 
 
-def transpose_function(module: ModuleText, itemsize: int) -> str:
-    """``scratch[r][c] = source[c][r]`` for ``rows × columns`` elements; pitches in bytes."""
-    name = f"@transpose{itemsize}"
+def transpose_function(module: ModuleText, itemsize: int, out: bool = False) -> str:
+    """``scratch[r][c] = source[c][r]`` for ``rows × columns`` elements (``out``: the other way); pitches in bytes:
+    ``pitch`` between scratch rows, ``stride`` between source columns, ``step`` between elements of one of them."""
+    name = f"@{'untranspose' if out else 'transpose'}{itemsize}"
     if (name,) not in module.outlined:
         module.outlined[(name,)] = (name, None)
-        module.functions.append(_transpose_text(name, itemsize))
+        module.functions.append(_transpose_text(name, itemsize, out))
         module.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
     return name
 
 
-def _transpose_text(name: str, itemsize: int) -> str:
+def _transpose_text(name: str, itemsize: int, out: bool) -> str:
     """Columns four at a time: each element of four neighbouring lines makes one short run of a scratch row."""
     code = Code()
     kind = f"i{8 * itemsize}"
@@ -99,8 +100,10 @@ def _transpose_text(name: str, itemsize: int) -> str:
     def move(r: str, lines: list[str], column: str) -> None:
         near = code.at(code.at("%scratch", code.mul(r, "%pitch")), code.mul(column, itemsize))
         for k, line in enumerate(lines):
-            value = code.emit(f"load {kind}, ptr {code.at(line, code.mul(r, itemsize))}, align 1")
-            code.do(f"store {kind} {value}, ptr {code.at(near, k * itemsize)}, align 1")
+            pair = (code.at(line, code.mul(r, "%step")), code.at(near, k * itemsize))
+            source, sink = reversed(pair) if out else pair
+            value = code.emit(f"load {kind}, ptr {source}, align 1")
+            code.do(f"store {kind} {value}, ptr {sink}, align 1")
 
     def columns_from(c: str, count: int) -> None:
         lines = [code.at("%source", code.mul(code.add(c, k), "%stride")) for k in range(count)]
@@ -127,5 +130,5 @@ def _transpose_text(name: str, itemsize: int) -> str:
     code.loop(0, whole, 4, [], four)
     code.loop(whole, "%columns", 1, [], single)
     code.do("ret void")
-    arguments = "(ptr noalias %scratch, i64 %pitch, ptr noalias %source, i64 %stride, i64 %rows, i64 %columns)"
-    return code.function(f"define internal void {name}{arguments} noinline nounwind")
+    arguments = "ptr noalias %scratch, i64 %pitch, ptr noalias %source, i64 %stride, i64 %step, i64 %rows, i64 %columns"
+    return code.function(f"define internal void {name}({arguments}) noinline nounwind")
