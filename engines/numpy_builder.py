@@ -1,4 +1,4 @@
-"""Scalar expansions evaluated on NumPy arrays: in go arrays, out come arrays, each native operation exact by its contract.
+"""Scalar expansions evaluated on NumPy arrays: in go arrays, out come arrays, each native operation by its contract.
 
 It shares no code with the machine-code engines, so that equal bits prove both. Correctness comes before speed.
 """
@@ -19,9 +19,9 @@ Array = Any  # an ndarray, or the NumPy scalar that NumPy makes of rank 0
 class NumpyBuilder(Builder):
     """Values are arrays of one shape, or of rank 0."""
 
-    def const(self, value: complex, dtype: Dtype) -> Array:
+    def const(self, value: float, dtype: Dtype) -> Array:
         if dtype.kind in "iu":
-            return np.asarray(int(value) % 2 ** (8 * dtype.itemsize), f"u{dtype.itemsize}").view(dtype)  # type: ignore[arg-type]
+            return np.asarray(int(value) % 2 ** (8 * dtype.itemsize), f"u{dtype.itemsize}").view(dtype)
         with np.errstate(over="ignore"):
             return np.asarray(value, dtype)
 
@@ -131,7 +131,7 @@ class NumpyBuilder(Builder):
     def bitcast(self, x: Array, dtype: Dtype) -> Array:
         return np.asarray(x).view(dtype)
 
-    def lookup(self, table: tuple[complex, ...], dtype: Dtype, index: Array) -> Array:
+    def lookup(self, table: tuple[float, ...], dtype: Dtype, index: Array) -> Array:
         if np.any(index < 0):
             raise IndexError("lookup: a negative index; the contract needs one in range")
         return np.asarray(table, dtype)[index]
@@ -186,7 +186,8 @@ def _fma_single(x: Array, y: Array, z: Array) -> Array:
 
 def _fma_double(x: Array, y: Array, z: Array) -> Array:
     """Boldo and Melquiond, Emulation of FMA (IEEE Trans. Computers 57, 2008), section 5; far exponents by fractions."""
-    plain = x * y + z
+    # A finite product is finite to fma, even where it overflows as a float64.
+    plain = np.where(np.isfinite(x) & np.isfinite(y) & np.isinf(z), z, x * y + z)
     high = x * y
     low = _product_error(x, y, high)
     t, t_error = _two_sum(z, low)
@@ -219,6 +220,3 @@ def _exact(x: float, y: float, z: float) -> float:
         return float(total)
     except OverflowError:
         return np.inf if total > 0 else -np.inf
-
-
-

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tenferro.tracer.op import Op, Pointwise
-from tenferro.tracer.scalar.builder import BOOL, F16, F32, F64, Builder, Complex, Dtype, Values
+from tenferro.tracer.scalar.builder import BOOL, F16, F64, Builder, Complex, Dtype, Values
 
 # Tells block placement that a rare path is rare. The number keeps clear of the metadata of whoever writes the module.
 RARE = "!prof !9001"
@@ -43,13 +43,13 @@ def scalar_type(dtype: Dtype) -> str:
             return {2: "half", 4: "float", 8: "double"}[dtype.itemsize]
 
 
-def constant_text(value: complex, dtype: Dtype) -> str:
+def constant_text(value: float, dtype: Dtype) -> str:
     """One element of ``dtype`` as LLVM text, floats as exact hexadecimal."""
     match dtype.kind:
         case "b":
             return "true" if value else "false"
         case "i" | "u":
-            return str(int(np.asarray(value).astype(dtype)) if isinstance(value, float) else int(value))  # type: ignore[arg-type]
+            return str(int(value))
         case _:
             with np.errstate(over="ignore"):
                 rounded = np.asarray(value, dtype)
@@ -74,14 +74,16 @@ class ModuleText:
         """Adds ``declare …`` once."""
         self.declarations.setdefault(line)
 
-    def table(self, values: tuple[complex, ...], dtype: Dtype) -> str:
+    def table(self, values: tuple[float, ...], dtype: Dtype) -> str:
         """The name of a private constant array."""
         key = (values, dtype.str)
         if key not in self.tables:
             name = self.tables[key] = f"@table{len(self.tables)}"
             element = scalar_type(dtype)
             items = ", ".join(f"{element} {constant_text(v, dtype)}" for v in values)
-            self.table_lines.append(f"{name} = private unnamed_addr constant [{len(values)} x {element}] [{items}], align 64")
+            self.table_lines.append(
+                f"{name} = private unnamed_addr constant [{len(values)} x {element}] [{items}], align 64"
+            )
         return self.tables[key]
 
     def text(self, functions: list[str]) -> str:
@@ -128,7 +130,7 @@ class VectorBuilder(Builder):
         self.lines.append(f"{label}:")
         self.block = label
 
-    def const(self, value: complex, dtype: Dtype) -> Vec:
+    def const(self, value: float, dtype: Dtype) -> Vec:
         text = constant_text(value, dtype)
         return Vec(text if self.lanes == 1 else f"splat ({scalar_type(dtype)} {text})", dtype)
 
@@ -257,7 +259,7 @@ class VectorBuilder(Builder):
         source, target = self.type_of(x.dtype), self.type_of(dtype)
         return Vec(x.text, dtype) if source == target else self.emit(f"bitcast {source} {x.text} to {target}", dtype)
 
-    def lookup(self, table: tuple[complex, ...], dtype: Dtype, index: Vec) -> Vec:
+    def lookup(self, table: tuple[float, ...], dtype: Dtype, index: Vec) -> Vec:
         name, element, kind = self.module.table(table, dtype), scalar_type(dtype), self.type_of(dtype)
         place = self.emit(f"getelementptr {element}, ptr {name}, {self.type_of(index.dtype)} {index.text}", dtype)
         if self.lanes == 1:
@@ -329,7 +331,9 @@ class VectorBuilder(Builder):
     def _struct(self, values: Sequence[Vec]) -> str:
         return "{ " + ", ".join(self.type_of(v.dtype) for v in values) + " }"
 
-    def _outline(self, name: str, function: Callable[..., Values], args: Sequence[Vec], compact: bool) -> tuple[str, Values]:
+    def _outline(
+        self, name: str, function: Callable[..., Values], args: Sequence[Vec], compact: bool
+    ) -> tuple[str, Values]:
         inner = VectorBuilder(self.module, self.lanes, self.outline)
         symbol = f"@{name}.{'.'.join(a.dtype.name for a in args)}.x{self.lanes}"
         params = [Vec(f"%a{i}", a.dtype) for i, a in enumerate(args)]
@@ -342,9 +346,8 @@ class VectorBuilder(Builder):
                 last = inner.emit(f"insertvalue {kind} {last}, {inner.type_of(v.dtype)} {v.text}, {i}", BOOL).text
         head = ", ".join(f"{inner.type_of(p.dtype)} {p.text}" for p in params)
         body = "\n".join(inner.lines)
-        self.module.functions.append(
-            f"define internal fastcc {kind} {symbol}({head}) noinline nounwind {{\nentry:\n{body}\n  ret {kind} {last}\n}}"
-        )
+        opening = f"define internal fastcc {kind} {symbol}({head}) noinline nounwind {{\nentry:"
+        self.module.functions.append(f"{opening}\n{body}\n  ret {kind} {last}\n}}")
         return symbol, result
 
     def _in_parts(self, function: Callable[..., Values], args: Sequence[Vec]) -> Values:

@@ -1,7 +1,7 @@
 """Every scalar function of the op table, written once in native operations: in go values on a builder, out comes one.
 
-``f(b, *values)`` takes every dtype that its row in ``tenferro.tracer.ops`` accepts; complex values are ``Complex`` pairs.
-float16 is widened to float32 for one operation and rounded back.
+``f(b, *values)`` takes every dtype that its row in ``tenferro.tracer.ops`` accepts; complex values are ``Complex``
+pairs. float16 is widened to float32 for one operation and rounded back.
 """
 
 from __future__ import annotations
@@ -10,7 +10,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tenferro.tracer.scalar import arithmetic, complex_arithmetic, complex_functions, division, exponential, trigonometric
+from tenferro.tracer.scalar import (
+    arithmetic,
+    complex_arithmetic,
+    complex_functions,
+    division,
+    exponential,
+    trigonometric,
+)
 from tenferro.tracer.scalar.builder import Builder, Complex, Dtype, Value
 from tenferro.tracer.scalar.conversion import astype
 
@@ -71,8 +78,8 @@ def imag(b: Builder, x: Value) -> Value:
 def constant(b: Builder, value: complex, dtype: Dtype) -> Value:
     """A constant of any dtype."""
     if dtype.kind != "c":
-        return b.const(value, dtype)
-    part, value = np.dtype(f"f{dtype.itemsize // 2}"), complex(value)
+        return b.const(value.real if isinstance(value, complex) else value, dtype)
+    part = np.dtype(f"f{dtype.itemsize // 2}")
     return Complex(b.const(value.real, part), b.const(value.imag, part))
 
 

@@ -1,4 +1,4 @@
-"""Arithmetic, comparison and choice of every dtype but complex: in go values of one dtype, out comes the NumPy 2 result.
+"""Arithmetic, comparison and choice of every dtype but complex: in go values of one dtype, out comes NumPy's result.
 
 float16 has no arithmetic of its own: ``widened`` runs one float32 operation and rounds.
 """
@@ -91,7 +91,7 @@ def _extreme(b: Builder, x: Value, y: Value, is_maximum: bool) -> Value:
         return b.convert(wide, F16)
     form = np.dtype(f"i{x.dtype.itemsize}")
     i, j = b.bitcast(x, form), b.bitcast(y, form)
-    # Equal values differ at most in the sign of zero: the bits of the maximum are the and of both, of the minimum the or.
+    # Equal values differ at most in the sign of zero: the maximum has the and of both bit patterns, the minimum the or.
     same = b.bitcast(b.and_(i, j) if is_maximum else b.or_(i, j), x.dtype)
     larger = b.select(b.lt(y, x) if is_maximum else b.lt(x, y), x, y)
     chosen = b.select(b.eq(x, y), same, larger)

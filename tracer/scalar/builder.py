@@ -39,7 +39,7 @@ class Builder(Protocol):
     """Operands of one operation have one dtype unless it says otherwise. float16 takes part in ``const``, ``convert``
     to and from float32, ``bitcast`` and ``select`` only."""
 
-    def const(self, value: complex, dtype: Dtype) -> Value:
+    def const(self, value: float, dtype: Dtype) -> Value:
         """A constant of a bool, integer or float dtype; floats are rounded to nearest once."""
         ...
 
@@ -128,13 +128,13 @@ class Builder(Protocol):
         """The same bits as an integer or float dtype of equal size."""
         ...
 
-    def lookup(self, table: tuple[complex, ...], dtype: Dtype, index: Value) -> Value:
+    def lookup(self, table: tuple[float, ...], dtype: Dtype, index: Value) -> Value:
         """``table[index]``, constants of ``dtype``; the int32 or int64 ``index`` lies in range."""
         ...
 
     def if_any(self, condition: Value, slow: Callable[[], Values], fast: Callable[[], Values]) -> Values:
-        """``slow()`` if some lane's ``condition`` holds, else ``fast()``: a branch that all lanes take together, and the
-        hint that it is seldom taken. Both give the same dtypes, and equal bits in lanes whose condition is false."""
+        """``slow()`` if some lane's ``condition`` holds, else ``fast()``: a branch that all lanes take together, and
+        the hint that it is seldom taken. Both give equal dtypes, and equal bits in lanes whose condition is false."""
         ...
 
     def while_any(

@@ -45,8 +45,8 @@ def divide(b: Builder, x: Complex, y: Complex) -> Complex:
 
 
 def absolute(b: Builder, z: Complex) -> Value:
-    """The square root of re**2 + im**2 of parts scaled by a power of two, so that nothing over- or underflows on the way;
-    infinite if a part is, even beside a NaN."""
+    """The square root of re**2 + im**2 of parts scaled by a power of two, so that nothing over- or underflows on
+    the way; infinite if a part is, even beside a NaN."""
     return b.call("hypot", hypot, z.re, z.im)
 
 

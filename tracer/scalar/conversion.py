@@ -1,4 +1,4 @@
-"""astype between all dtypes: in goes a value, out comes NumPy's conversion, with the corners that C leaves open defined.
+"""astype between all dtypes: in goes a value, out comes NumPy's conversion, with what C leaves open defined.
 
 Floats to integers saturate and NaN gives 0; complex to real drops the imaginary part; every float rounds once.
 """
@@ -62,7 +62,8 @@ def _float_to_float(b: Builder, x: Value, dtype: Dtype) -> Value:
 def _round_to_odd(b: Builder, x: Value) -> Value:
     """float64 to float32, cut off toward zero with a last bit of 1 where that changed the value.
 
-    Rounding the result to at most 22 bits then equals rounding x (Boldo and Melquiond, IEEE Trans. Computers 57, 2008)."""
+    Rounding the result to at most 22 bits then equals rounding x (Boldo and Melquiond, IEEE Trans. Computers 57,
+    2008)."""
     nearest = b.convert(x, F32)
     back = b.convert(nearest, F64)
     one, none = b.const(1, I32), b.const(0, I32)

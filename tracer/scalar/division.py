@@ -14,7 +14,7 @@ Pair = tuple[Value, Value]
 
 
 def floor_divide(b: Builder, x: Value, y: Value) -> Value:
-    """Integers: rounded down, 0 by a zero divisor, wrapped for the least integer by -1. Floats: ``npy_floor_divide``."""
+    """Integers: rounded down, 0 by a zero divisor, the least integer by -1 wraps. Floats: NumPy's ``floor_divide``."""
     return divide_with_rest(b, x, y)[0]
 
 
@@ -125,12 +125,12 @@ def remainder_toward_zero(b: Builder, x: Value, y: Value) -> Value:
     usable = b.and_(b.lt(size, infinity), b.and_(b.lt(b.const(0.0, F64), divisor), b.le(divisor, infinity)))
     size, divisor = b.select(usable, size, b.const(0.0, F64)), b.select(usable, divisor, b.const(1.0, F64))
     # Ordinary lanes: the quotient has at most 52 bits and no scaling is needed. An infinite divisor is ordinary.
-    hard = b.or_(
-        b.le(b.const(2.0**52, F64), b.div(size, divisor)), b.lt(divisor, b.const(2.0**-900, F64))
-    )
+    hard = b.or_(b.le(b.const(2.0**52, F64), b.div(size, divisor)), b.lt(divisor, b.const(2.0**-900, F64)))
     rest = b.if_any(
         hard,
-        lambda: b.select(hard, b.call("fmod_rare", _fmod_rare, size, divisor, compact=True), _fmod_step(b, size, divisor)),
+        lambda: b.select(
+            hard, b.call("fmod_rare", _fmod_rare, size, divisor, compact=True), _fmod_step(b, size, divisor)
+        ),
         lambda: _fmod_step(b, size, divisor),
     )
     return b.select(usable, b.copysign(rest, x), b.const(np.nan, F64))

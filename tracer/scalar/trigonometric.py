@@ -14,7 +14,8 @@ TWO_OVER_PI = int(
     "a2f9836e4e441529fc2757d1f534ddc0db6295993c439041fe5163abdebbc561b7246e3a424dd2e006492eea09d1921cfe1deb1cb129a73e"
     "e88235f52ebb4484e99c7026b45f7e413991d639835339f49c845f8bbdf9283b1ff897ffde05980fef2f118b5a0a6d1f6d367ecf27cb09b7"
     "4f463f669e5fea2d7527bac7ebe5f17b3d0739f78a5292ea6bfb5fb11f8d5d0856033046fc7b6babf0cfbc209af4361da9e391615ee61b08"
-    "", 16
+    "",
+    16,
 )
 TWO_OVER_PI_BITS = 1344 + 64
 
@@ -110,7 +111,7 @@ def _digits_double(b: Builder, size: Value) -> Reduced:
         w.append(b.bitcast(b.shr(b.shl(window, shift), b.const(36, U64)), I64))
     columns = [b.add(b.mul(m_low, w[i]), b.mul(m_high, w[i + 1])) for i in range(6)]
     carry = b.shr(b.mul(m_low, w[6]), width)
-    d = []
+    d: list[Value] = []
     for column in columns[::-1]:
         total = b.add(column, carry)
         carry = b.shr(total, width)

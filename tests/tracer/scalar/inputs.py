@@ -18,7 +18,11 @@ def input_classes(name: str, dtype: np.dtype[Any], count: int, seed: int = 0) ->
     rng = np.random.default_rng(seed)
     info = np.finfo(dtype)
     words = rng.integers(0, 2 ** (8 * dtype.itemsize), count, np.uint64, endpoint=False).astype(f"u{dtype.itemsize}")
-    huge = 2.0 ** rng.uniform(0.5, 0.999, count // 2) if dtype == np.float16 else 2.0 ** rng.uniform(20, 0.99 * info.maxexp, count // 2)
+    huge = (
+        2.0 ** rng.uniform(0.5, 0.999, count // 2)
+        if dtype == np.float16
+        else 2.0 ** rng.uniform(20, 0.99 * info.maxexp, count // 2)
+    )
     with np.errstate(over="ignore"):
         found = {
             "any bits": words.view(dtype),
@@ -39,7 +43,7 @@ def _in_domain(name: str, x: Array) -> Array:
 
 
 def _boundary(name: str, dtype: np.dtype[Any], rng: np.random.Generator, count: int) -> Array:
-    """Near overflow, underflow and path changes for exp and tanh; near 1 for log; near multiples of pi/2 for sin and cos."""
+    """Near overflow and underflow for exp, 1 for log, multiples of pi/2 for sin and cos, path changes for tanh."""
     info = np.finfo(dtype)
     top, bottom = float(np.log(float(info.max))), float(np.log(float(info.smallest_subnormal)))
     match name:
@@ -51,9 +55,10 @@ def _boundary(name: str, dtype: np.dtype[Any], rng: np.random.Generator, count: 
             return 1 + rng.choice([-1, 1], count) * 2.0 ** rng.uniform(-info.nmant - 1, -1, count)
         case "sin" | "cos":
             n = np.rint(2.0 ** rng.uniform(0, min(0.9 * info.maxexp, 40), count))
-            return n * (np.pi / 2) * (1 + rng.integers(-2, 3, count) * 2.0 ** -(info.nmant + 1))
+            return np.asarray(n * (np.pi / 2) * (1 + rng.integers(-2, 3, count) * 2.0 ** -(info.nmant + 1)))
         case "tanh":
-            return rng.choice([-1, 1], count) * rng.choice([0.925, 0.5, 9.01, 19.06, 1.0], count) * rng.uniform(0.97, 1.03, count)
+            centres = rng.choice([0.925, 0.5, 9.01, 19.06, 1.0], count) * rng.choice([-1, 1], count)
+            return centres * rng.uniform(0.97, 1.03, count)
         case _:
             return 2.0 ** rng.integers(-20, 14, count) * (1 + rng.integers(-2, 3, count) * 2.0**-info.nmant)
 
@@ -94,11 +99,16 @@ def complex_classes(name: str, dtype: np.dtype[Any], count: int, seed: int = 0) 
     """Ordinary numbers, near the unit circle, parts of very different size, large and tiny ones."""
     rng = np.random.default_rng(seed)
     top = 60 if dtype == np.complex64 else 600
-    circle = np.exp(1j * rng.uniform(-np.pi, np.pi, count)) * (1 + rng.choice([-1, 1], count) * 10.0 ** rng.uniform(-7, -1, count))
+    circle = np.exp(1j * rng.uniform(-np.pi, np.pi, count)) * (
+        1 + rng.choice([-1, 1], count) * 10.0 ** rng.uniform(-7, -1, count)
+    )
     # Beyond exp's range the angle alone is left; sums of exponentials overflow there in every formula.
     real_top = 80.0 if dtype == np.complex64 else 700.0
     periodic = name in ("exp", "sin", "cos", "tanh")
-    wide = [2.0 ** rng.uniform(-top, np.log2(real_top) if periodic else top, count) * rng.choice([-1, 1], count) for _ in "ri"]
+    wide = [
+        2.0 ** rng.uniform(-top, np.log2(real_top) if periodic else top, count) * rng.choice([-1, 1], count)
+        for _ in "ri"
+    ]
     found = {
         "ordinary": rng.normal(0, 2, count) + 1j * rng.normal(0, 2, count),
         "unit circle": circle,

@@ -1,5 +1,4 @@
-"""Floor division and remainder against Python's integers, and float remainders against ``math.fmod``, at every distance of
-exponents."""
+"""Floor division and remainder: integers against Python's, floats against ``math.fmod`` and NumPy at all exponents."""
 
 from __future__ import annotations
 
@@ -17,12 +16,14 @@ from tests.tracer.scalar.test_ops import assert_same
 from tests.values import of_kinds
 
 
-def spread(dtype: np.dtype, count: int, seed: int) -> Array:  # type: ignore[type-arg]
+def spread(dtype: np.dtype, count: int, seed: int) -> Array:
     """Integers of every number of bits, and the values next to powers of two."""
     rng = np.random.default_rng(seed)
     bits = 8 * dtype.itemsize
     raw = rng.integers(0, 2**bits, count, np.uint64, endpoint=False) >> rng.integers(0, bits, count, np.uint64)
-    near = (np.uint64(1) << rng.integers(0, bits, count, np.uint64)) + rng.integers(0, 3, count, np.uint64) - np.uint64(1)
+    near = (
+        (np.uint64(1) << rng.integers(0, bits, count, np.uint64)) + rng.integers(0, 3, count, np.uint64) - np.uint64(1)
+    )
     values = np.concatenate([raw, near]).astype(f"u{dtype.itemsize}").view(dtype)
     return np.concatenate([values, -values]) if dtype.kind == "i" else values
 
@@ -37,8 +38,6 @@ def test_integers_as_python_divides(dtype: str, name: str) -> None:
     exact = [by_python(a, b) if b else 0 for a, b in zip(x.tolist(), y.tolist(), strict=True)]
     wrapped = np.array([v % 2 ** (8 * kind.itemsize) for v in exact], f"u{kind.itemsize}").view(kind)
     assert_same(got, wrapped, (x, y))
-
-
 
 
 @settings(max_examples=300, deadline=None)
