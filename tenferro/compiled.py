@@ -158,6 +158,13 @@ class Compiled:
                     f"{self.program.name}: donated argument {name} is read-only; a writeable array is "
                     f"needed{at(user_line())}"
                 )
+            for other, original in enumerate(originals):
+                # The trace took them for separate variables; NumPy would show the writes through both.
+                if other != index and np.may_share_memory(memory, _memory(original)):
+                    raise MutationError(
+                        f"{self.program.name}: donated argument {name} may share memory with "
+                        f"{self.program.inputs[other].name}; memory of its own is needed{at(user_line())}"
+                    )
 
     def _rebuild(self, result: RunResult, inputs: Sequence[Any], originals: Sequence[Any], wrapped: bool) -> Any:
         made: dict[int, Any] = {}

@@ -7,12 +7,14 @@ callers and leaves nothing behind.
 
 from __future__ import annotations
 
+import os
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from tenferro.tracer.errors import LoweringError
 
@@ -42,6 +44,9 @@ class _Attempt(Generic[V]):
     failure: BaseException | None = None
 
 
+_every: weakref.WeakSet[PreparedCache[Any]] = weakref.WeakSet()
+
+
 class PreparedCache(Generic[V]):
     """A single-flight cache. ``deterministic``: the failures that would come again and are therefore kept."""
 
@@ -56,6 +61,7 @@ class PreparedCache(Generic[V]):
         self._entries: OrderedDict[Hashable, _Attempt[V]] = OrderedDict()
         self._stats = CacheStats()
         self._producing = threading.local()
+        _every.add(self)
 
     def get(self, key: Hashable, produce: Callable[[], V]) -> V:
         """The value of ``key``; ``produce`` runs at most once at a time per key, outside the lock.
@@ -143,3 +149,20 @@ class PreparedCache(Generic[V]):
         """Forget every entry; the counts go on."""
         with self._lock:
             self._entries.clear()
+
+    def after_fork(self) -> None:
+        """In the child: attempts of threads that do not exist there would never end."""
+        self._lock = threading.Lock()
+        mine = self._stack()
+        for key, attempt in list(self._entries.items()):
+            if not attempt.done.is_set() and attempt not in mine:
+                del self._entries[key]
+
+
+def _after_fork() -> None:
+    for cache in list(_every):
+        cache.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

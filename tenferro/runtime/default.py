@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cache
+import os
+import threading
 
 from tenferro.engines.engine import Engine
 from tenferro.runtime.runtime import Runtime
@@ -30,10 +31,32 @@ def _default_engine() -> Engine:
     return CpuEngine()
 
 
-@cache
+class _Default:
+    """The one runtime of the process; threads that ask at the same time get the same."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.runtime: Runtime | None = None
+
+
+_default = _Default()
+
+
+def _new_lock() -> None:
+    _default.lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_new_lock)
+
+
 def default_runtime() -> Runtime:
     """The process's runtime, with one engine; made at the first call."""
-    return Runtime.builder().register_engine(_default_engine()).build()
+    if _default.runtime is None:
+        with _default.lock:
+            if _default.runtime is None:
+                _default.runtime = Runtime.builder().register_engine(_default_engine()).build()
+    return _default.runtime
 
 
 def list_engines() -> list[str]:

@@ -156,6 +156,17 @@ def test_donated_argument_keeps_its_value_when_the_run_fails():
     assert x.tolist() == [1, 1, 1]
 
 
+def test_donated_argument_that_shares_memory_is_refused():
+    def f(x, y):
+        x += 1
+        return x + y
+
+    x = np.zeros(4)
+    with pytest.raises(MutationError, match="x may share memory with y"):
+        tn.jit(f, donate_argnums=0)(x[:3], x[1:])
+    assert x.tolist() == [0, 0, 0, 0]
+
+
 def test_read_only_donated_argument_is_refused():
     def f(x):
         x += 1
