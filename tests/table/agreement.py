@@ -15,15 +15,15 @@ FLOAT_OF_COMPLEX = {np.dtype(np.complex64): np.dtype(np.float32), np.dtype(np.co
 def _real_parts(x: Array) -> Array:
     """The array itself, or its real and imaginary parts along a new last axis."""
     part = FLOAT_OF_COMPLEX.get(x.dtype)
-    return np.ascontiguousarray(x).reshape((*x.shape, 1)).view(part) if part is not None else x
+    return np.array(x, order="C").reshape((*x.shape, 1)).view(part) if part is not None else x
 
 
 def canonical_bytes(x: Array) -> Array:
     """Bits as unsigned integers, every NaN as one value."""
-    parts = np.ascontiguousarray(_real_parts(np.asarray(x)))
+    parts = np.array(_real_parts(np.asarray(x)), order="C")
     if parts.dtype.kind == "f":
         parts = np.where(np.isnan(parts), np.array(np.nan, parts.dtype), parts)
-        return np.ascontiguousarray(parts).view(f"u{parts.dtype.itemsize}")
+        return parts.view(f"u{parts.dtype.itemsize}")
     return parts
 
 
