@@ -13,11 +13,10 @@ import importlib
 import json
 import time
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
-Jit: TypeAlias = Callable[[str, dict[str, Any]], Callable[..., Any]]
 
 TRANSCENDENTAL = ("tanh", "sin", "exp", "cos")
 ELEMENTS = 4096
@@ -83,12 +82,18 @@ def softmax_source(peer: str) -> str:
     return SOFTMAX.format(max="x.max(axis=-1, keepdims=True)", sum="e.sum(axis=-1, keepdims=True)")
 
 
+def _itself(function: Callable[..., Any]) -> Callable[..., Any]:
+    return function
+
+
 class Compiler:
     """One library's jit: functions from source, arrays in its form, compile counts."""
 
     def __init__(self, peer: str, threads: int) -> None:
         self.peer = peer
         self.compiled: Any = None
+        self.namespace: Any
+        self.jit: Any
         match peer:
             case "tenferro":
                 import tenferro as tn
@@ -111,7 +116,7 @@ class Compiler:
                 torch.set_num_threads(threads)
                 self.namespace, self.jit = torch, torch.compile
             case "numpy":
-                self.namespace, self.jit = np, lambda f: f
+                self.namespace, self.jit = np, _itself
             case _:
                 raise ValueError(f"benchmarks.child: peer {peer!r} compiles no functions")
 

@@ -28,6 +28,7 @@ import tenferro as tn  # noqa: E402
 Array: TypeAlias = np.ndarray[Any, Any]
 Step: TypeAlias = Callable[[Array], Array]
 
+
 def to_bytes(x: Array) -> Array:
     """[0, 255] in float32 → uint8, rounded, values outside clipped."""
     return np.minimum(np.maximum(x + 0.5, 0.0), 255.0).astype(np.uint8)
