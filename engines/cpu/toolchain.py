@@ -178,7 +178,7 @@ def compile_text(
 ) -> Library:
     """Compile LLVM assembly text and load it.
 
-    level: LLVM's code generation level, 0 to 3. target: the host's by default. optimize: run LLVM's O2 passes over the
+    level: LLVM's code generation level, 0 to 3. target: the host's by default. optimize: simplify the
     text first (kernels come in explicit vector form and need none). symbols: names outside the allow-list that the text
     may use, with their addresses in this process; the text itself never holds an address, for the object outlives the
     process. Raises LoweringError for text that does not parse and for objects that need any other symbol."""
@@ -242,8 +242,7 @@ def _compile(llvm: ModuleType, text: str, level: int, target: Target, optimize: 
     except RuntimeError as error:
         raise LoweringError(f"compile: the LLVM text is malformed; {str(error).strip()}") from error
     if optimize:
-        passes = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2))
-        passes.getModulePassManager().run(module, passes)
+        _clean(llvm, module, machine)
     data: bytes = machine.emit_object(module)
     unknown = undefined_symbols(data) - ALLOWED_SYMBOLS - symbols.keys()
     if unknown:
@@ -253,6 +252,19 @@ def _compile(llvm: ModuleType, text: str, level: int, target: Target, optimize: 
     sections = llvm.ObjectFileRef.from_data(data).sections()
     code_bytes: int = sum(section.size() for section in sections if section.is_text())
     return code_bytes.to_bytes(8, "little") + data
+
+
+def _clean(llvm: ModuleType, module: Any, machine: Any) -> None:
+    """Memory to registers and local simplification, function by function. LLVM's O2 passes over the native module take
+    0.3 s more, which the first process on a machine would wait for, and make ``enter`` 0.07 µs faster."""
+    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=1))
+    passes = llvm.create_new_function_pass_manager()
+    passes.add_sroa_pass()
+    passes.add_instruction_combine_pass()
+    passes.add_simplify_cfg_pass()
+    for function in module.functions:
+        if not function.is_declaration:
+            passes.run(function, builder)
 
 
 def _load(llvm: ModuleType, data: bytes) -> Any:
