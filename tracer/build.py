@@ -110,6 +110,6 @@ def is_full(shape: Shape, starts: Shape, steps: tuple[int, ...], sizes: Shape) -
     return sizes == shape and all(s == 1 for s in steps) and all(s == 0 for s in starts)
 
 
-def copied(trace: Trace, x: Operand) -> Operand:
+def copied(trace: Trace, x: Operand) -> Value:
     """A value of its own, so that two variables never share one by accident."""
     return trace.emit1(pointwise.copy, x)

@@ -118,7 +118,7 @@ class _Outputs:
         self._operands: list[Operand] = []
         self._aliases: list[int] = []
         self._groups: dict[int, int] = {}
-        self._owner: dict[Value, int] = {}
+        self._owner: dict[Operand, int] = {}
 
     def collect(self, found: Sequence[Any], treedef: Any) -> TraceResult:
         out_leaves = tuple(self._leaf(x) for x in found)
@@ -160,28 +160,28 @@ class _Outputs:
 
     def _add(self, x: TracedArray) -> int:
         cell = x._cell
-        operand = x.read()
         if cell.input is not None:
-            alias = cell.input.id
+            number = cell.input.id
             # Late inputs stand behind the arguments; the memory of input i is written −1 − i.
-            index = alias if alias >= 0 else len(self._trace.inputs) - 1 - alias
-            group = -1 - index
+            group = -1 - (number if number >= 0 else len(self._trace.inputs) - 1 - number)
         else:
             group = self._groups.setdefault(id(cell), len(self._groups))
-            operand = self._owned(x, operand, group)
-        self._operands.append(operand)
+            self._own(cell, group)
+        self._operands.append(x.read())
         self._aliases.append(group)
         return len(self._operands) - 1
 
-    def _owned(self, x: TracedArray, operand: Operand, group: int) -> Operand:
-        """A fresh variable's value must not be the value of an input, a constant or another variable."""
-        if x._parent is not None:
-            return operand
-        if isinstance(operand, Value):
-            is_input = operand.id < len(self._trace.inputs)
-            if is_input or self._owner.setdefault(operand, group) != group:
-                return build.copied(self._trace, operand)
-        return operand
+    def _own(self, cell: Cell, group: int) -> None:
+        """A variable that is returned must not hold the very value of an input, a constant or another variable."""
+        value = cell.read()
+        if not isinstance(value, Value):
+            return
+        is_input = value.id < len(self._trace.inputs)
+        if is_input or self._owner.setdefault(value, group) != group:
+            copy = build.copied(self._trace, value)
+            cell.known = None
+            cell.set(copy)
+            self._owner[copy] = group
 
 
 def _is_static(x: Any) -> bool:

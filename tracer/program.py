@@ -49,6 +49,17 @@ class Value:
         return f"%{self.id}"
 
 
+_SCALAR_TYPES: dict[np.dtype[Any], ArrayType] = {}
+
+
+def scalar_type(dtype: np.dtype[Any]) -> ArrayType:
+    """Rank 0 of the dtype, the same object each time."""
+    known = _SCALAR_TYPES.get(dtype)
+    if known is None:
+        known = _SCALAR_TYPES[dtype] = ArrayType(dtype, ())
+    return known
+
+
 @dataclass(frozen=True, slots=True)
 class Literal:
     """A constant of rank 0. Equality is by bits, so that −0.0 and 0.0 differ and NaN equals itself."""
@@ -58,7 +69,7 @@ class Literal:
 
     @property
     def type(self) -> ArrayType:
-        return ArrayType(self.dtype, ())
+        return scalar_type(self.dtype)
 
     def bits(self) -> bytes:
         return np.asarray(self.value, self.dtype).tobytes()
@@ -82,7 +93,7 @@ class DimScalar:
 
     @property
     def type(self) -> ArrayType:
-        return ArrayType(self.dtype, ())
+        return scalar_type(self.dtype)
 
     def __str__(self) -> str:
         return f"[{self.expr}]:{self.dtype.name}"

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.tracer.tracing import agrees
+from tenferro.tracer.errors import ShapeError
+from tests.tracer.tracing import agrees, guards, op_names, traced
 
 DTYPES = ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16")
 
@@ -28,7 +29,8 @@ UNARY = [
     np.isnan, np.isfinite, np.isinf, np.logical_not, np.floor, np.ceil, np.rint, np.trunc, np.arctan, np.sinh, np.exp2,
 ]  # fmt: skip
 BINARY = [
-    np.add, np.subtract, np.multiply, np.divide, np.maximum, np.minimum, np.fmax, np.fmin, np.bitwise_and, np.bitwise_or,
+    np.add, np.subtract, np.multiply, np.divide, np.maximum, np.minimum, np.fmax, np.fmin, np.bitwise_and,
+    np.bitwise_or,
     np.bitwise_xor, np.logical_and, np.logical_or, np.logical_xor, np.equal, np.not_equal, np.less, np.less_equal,
     np.greater, np.greater_equal, np.hypot, np.arctan2, np.copysign,
 ]  # fmt: skip
@@ -164,21 +166,27 @@ LAYOUT: list[Callable[..., Any]] = [
     lambda x: x.reshape(12, 5), lambda x: x.reshape(-1), lambda x: x.reshape((3, -1)), lambda x: x.T,
     lambda x: x.transpose(1, 2, 0), lambda x: x.transpose((2, 0, 1)), lambda x: x.T.reshape(5, -1), lambda x: x.mT,
     lambda x: x.swapaxes(0, 2), lambda x: np.moveaxis(x, 0, -1), lambda x: np.rollaxis(x, 2),
-    lambda x: np.expand_dims(x, (0, 2)), lambda x: x[:, None].squeeze(1), lambda x: np.squeeze(x[:1]), lambda x: x.ravel(),
+    lambda x: np.expand_dims(x, (0, 2)), lambda x: x[:, None].squeeze(1), lambda x: np.squeeze(x[:1]),
+    lambda x: x.ravel(),
     lambda x: x.T.ravel(), lambda x: x.flatten(), lambda x: np.broadcast_to(x, (2, 3, 4, 5)), lambda x: np.flip(x),
     lambda x: np.flip(x, 1), lambda x: np.flipud(x), lambda x: np.fliplr(x), lambda x: np.rot90(x),
     lambda x: np.rot90(x, 3), lambda x: np.rot90(x, 2), lambda x: np.roll(x, 1), lambda x: np.roll(x, -2, axis=1),
     lambda x: np.roll(x, (1, 2), axis=(0, 2)), lambda x: np.roll(x, 7, axis=0), lambda x: np.roll(x, 0, axis=0),
     lambda x: np.concatenate([x, x * 2], axis=1),
-    lambda x: np.concatenate([x, x], axis=None), lambda x: np.stack([x, x + 1]), lambda x: np.stack([x, x + 1], axis=-1),
+    lambda x: np.concatenate([x, x], axis=None), lambda x: np.stack([x, x + 1]),
+    lambda x: np.stack([x, x + 1], axis=-1),
     lambda x: np.vstack([x, x]), lambda x: np.hstack([x, x]), lambda x: np.vstack([x[0, 0], x[0, 1]]),
-    lambda x: np.hstack([x[0, 0], x[0, 1]]), lambda x: np.column_stack([x[0, 0], x[0, 1]]), lambda x: np.dstack([x[0], x[1]]),
+    lambda x: np.hstack([x[0, 0], x[0, 1]]), lambda x: np.column_stack([x[0, 0], x[0, 1]]),
+    lambda x: np.dstack([x[0], x[1]]),
     lambda x: np.split(x, 2, axis=1), lambda x: np.split(x, [1, 3], axis=2), lambda x: np.array_split(x, 2, axis=2),
-    lambda x: np.tile(x, 2), lambda x: np.tile(x, (2, 1, 1, 3)), lambda x: np.repeat(x, 2, axis=1), lambda x: np.repeat(x, 3),
+    lambda x: np.tile(x, 2), lambda x: np.tile(x, (2, 1, 1, 3)), lambda x: np.repeat(x, 2, axis=1),
+    lambda x: np.repeat(x, 3),
     lambda x: np.pad(x, 1), lambda x: np.pad(x, ((1, 0), (0, 2), (1, 1)), constant_values=7),
     lambda x: np.pad(x[0], ((1, 2), (3, 4)), constant_values=((1, 2), (3, 4))), lambda x: np.atleast_2d(x[0, 0]),
-    lambda x: np.broadcast_arrays(x, x[0])[1], lambda x: np.append(x[0, 0], 5), lambda x: np.tril(x), lambda x: np.triu(x, 1),
-    lambda x: np.diagonal(x), lambda x: np.trace(x), lambda x: np.diagonal(x, 1, 1, 2), lambda x: np.append(x, x, axis=0),
+    lambda x: np.broadcast_arrays(x, x[0])[1], lambda x: np.append(x[0, 0], 5), lambda x: np.tril(x),
+    lambda x: np.triu(x, 1),
+    lambda x: np.diagonal(x), lambda x: np.trace(x), lambda x: np.diagonal(x, 1, 1, 2),
+    lambda x: np.append(x, x, axis=0),
     lambda x: np.meshgrid(x[0, 0], x[0, :, 0]), lambda x: np.meshgrid(x[0, 0], x[0, :, 0], indexing="ij"),
     lambda x: x.reshape(2, 6, 5), lambda x: (x + 1).reshape(4, 15).T.reshape(5, 12), lambda x: x.reshape(3, 20)[:, ::2],
 ]  # fmt: skip
@@ -197,7 +205,8 @@ INDEXING: list[Callable[..., Any]] = [
     lambda x: x[:, 10:], lambda x: x[:, :10], lambda x: x[:, -10:2], lambda x: x[:, 2:1], lambda x: x[1::2, 1::3],
     lambda x: x[None], lambda x: x[:, None, 1], lambda x: x[1, ..., None], lambda x: x[...], lambda x: x[:, -1::-2],
     lambda x: x[[0, 2]], lambda x: x[:, [0, -1, 1]], lambda x: x[[0, 1], [2, 3]], lambda x: x[[[0, 1], [2, 0]]],
-    lambda x: x[[0, 1], :, [2, 3]], lambda x: x[:, [0, 1], [2, 3]], lambda x: x[0, :, [1, 2]], lambda x: x[:, 0, [1, 2]],
+    lambda x: x[[0, 1], :, [2, 3]], lambda x: x[:, [0, 1], [2, 3]], lambda x: x[0, :, [1, 2]],
+    lambda x: x[:, 0, [1, 2]],
     lambda x: x[[0, 1], None, [2, 3]], lambda x: x[1:, [0, 1]], lambda x: x[..., [0, 1]], lambda x: x[np.array([2, 0])],
     lambda x: x[x > 0], lambda x: x[x[:, :, 0] > 0], lambda x: x[x[:, 0, 0] > 0], lambda x: x[:, x[0, :, 0] > 0],
     lambda x: x[..., x[0, 0] > 0], lambda x: x[x > 0].sum(), lambda x: x[x > 100], lambda x: np.take(x, [0, 2], axis=1),
@@ -241,3 +250,32 @@ def test_products(number: int) -> None:
     for dtype in ("f4", "f8", "c8", "i4"):
         agrees(function, data(dtype, *left), data(dtype, *right, seed=1))
     agrees(function, data("f4", *left), data("f8", *right, seed=1))
+
+
+LIBRARY: list[Callable[..., Any]] = [
+    lambda x, y: np.interp(x, [-2.0, 0.0, 2.0], [1.0, 5.0, 2.0]),
+    lambda x, y: np.searchsorted(np.sort(x), y),
+    lambda x, y: np.digitize(x, [-1.0, 0.0, 1.0]),
+    lambda x, y: np.convolve(x, y, "same"),
+    lambda x, y: np.convolve(x, y),
+    lambda x, y: np.cross(x[:3], y[:3]),
+    lambda x, y: np.kron(x, y),
+    lambda x, y: np.cov(np.stack([x, y[:6]])),
+    lambda x, y: np.nansum(np.where(x > 0, x, np.nan)),
+    lambda x, y: np.nanmax(x.reshape(2, 3), axis=0),
+    lambda x, y: np.unwrap(x * 4),
+    lambda x, y: np.sinc(x),
+]
+
+
+@pytest.mark.parametrize("number", range(len(LIBRARY)))
+def test_library_calls(number: int) -> None:
+    agrees(LIBRARY[number], data("f8", 6), data("f8", 6, seed=1))
+
+
+def test_library_calls_pin_their_sizes() -> None:
+    result = traced(lambda x, y: np.convolve(x, y), np.ones(4), np.ones(2))
+    assert op_names(result) == ["numpy_call"]
+    assert guards(result) == ["d0_0 == 4", "d1_0 == 2"]
+    with pytest.raises(ShapeError, match=r"convolve: .*\(at .*test_functions\.py:\d+\)"):
+        traced(lambda x, y: np.convolve(x, y), np.ones(4), np.ones(0))

@@ -88,7 +88,7 @@ def test_what_a_guard_implies_is_not_recorded_again() -> None:
 @pytest.mark.parametrize(
     "use",
     [
-        int, hash, list.__mul__.__get__([0]), lambda n: list(range(n)), lambda n: "%d" % n, math.sqrt, float,
+        int, hash, list.__mul__.__get__([0]), lambda n: list(range(n)), lambda n: "%d".__mod__(n), math.sqrt, float,
         lambda n: [1, 2, 3, 4, 5, 6][n], lambda n: n & 1, lambda n: 2**n, lambda n: {n: 1},
     ],
 )  # fmt: skip

@@ -137,7 +137,8 @@ def _known_cells(x: Any) -> Any:
 def _creation(x: Any) -> Any:
     n, m = x.shape[0], x.shape[1]
     return (
-        np.zeros(n), np.ones((n, m), np.float32), np.full((m,), 2.5), np.arange(n), np.arange(1, m), np.arange(0, n * m, 3),
+        np.zeros(n), np.ones((n, m), np.float32), np.full((m,), 2.5), np.arange(n), np.arange(1, m),
+        np.arange(0, n * m, 3),
         np.arange(n, dtype=np.float32), np.arange(m, 0, -1), np.eye(n), np.eye(n, m, 1), np.identity(n), np.tri(n, m),
         np.linspace(0, 1, n), np.linspace(0, 1, m, endpoint=False), np.indices((n, m)), np.full(x.shape, x[0, 0, 0]),
         np.zeros_like(x), np.ones_like(x, dtype=np.int32), np.full_like(x, 3), np.empty((n, 0)),
@@ -248,6 +249,30 @@ def test_equal_results_are_two_arrays() -> None:
     result = traced(f, np.ones(3))
     assert result.program.aliases == (0, 1, 1)
     assert result.program.outputs[0] != result.program.outputs[1]
+
+
+def test_views_of_constants_are_views_of_a_fresh_array() -> None:
+    def f(x: Any) -> Any:
+        w = np.arange(4) * 2.0
+        return w[1:], w, x.copy()[1:]
+
+    result = traced(f, np.ones(3))
+    assert result.program.aliases == (0, 0, 1)
+    assert op_names(result)[-1] in ("copy", "slice")
+    assert all(o.op.name != "slice" or o.inputs[0] not in {i.value for i in result.program.inputs}
+               for o in result.program.operations)  # fmt: skip
+    agrees(f, np.ones(3))
+
+
+def test_in_place_operators_on_outside_arrays_are_refused() -> None:
+    outside = np.ones(3)
+
+    def f(x: Any) -> Any:
+        nonlocal outside
+        outside += x
+
+    with pytest.raises(MutationError, match=r"add: out is an array made outside the trace; .*zeros\(shape\)"):
+        traced(f, np.ones(3))
 
 
 def test_captured_arrays_are_inputs() -> None:

@@ -43,6 +43,7 @@ def extents_of(shape: Any, name: str) -> tuple[Extent, ...]:
     items = list(shape) if isinstance(shape, tuple | list) else [shape]
     if type(shape) is TracedArray or isinstance(shape, np.ndarray):
         items = np.atleast_1d(np.asarray(shape)).tolist()
+    trace = running_trace(name)
     found: list[Extent] = []
     for item in items:
         extent = as_extent(item)
@@ -50,8 +51,8 @@ def extents_of(shape: Any, name: str) -> tuple[Extent, ...]:
             if isinstance(item, float) or not hasattr(item, "__index__"):
                 raise TraceError(f"{name}: size {item!r}; an integer is needed{at(user_line())}")
             extent = int(item.__index__())
-        if isinstance(extent, int) and extent < 0:
-            raise ShapeError(f"{name}: size {extent}; sizes cannot be negative{at(user_line())}")
+        if not trace.guard("<=", 0, extent):
+            raise ShapeError(f"{name}: size {trace.hint(extent)}; sizes cannot be negative{at(user_line())}")
         found.append(extent)
     return tuple(found)
 

@@ -67,7 +67,7 @@ def reshape(a: Any, /, shape: Any = None, order: str = "C", *, copy: bool | None
 
 def _target_shape(trace: Trace, array: TracedArray, shape: Any) -> tuple[Extent, ...]:
     items = list(shape) if isinstance(shape, tuple | list) else [shape]
-    open_axes = [k for k, n in enumerate(items) if type(n) is int and n == -1]
+    open_axes = [k for k, n in enumerate(items) if as_extent(n) == -1]
     if len(open_axes) > 1:
         raise ShapeError(f"reshape: shape {tuple(items)}; one size may be -1{at(user_line())}")
     total = product(array.type.shape)

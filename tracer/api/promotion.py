@@ -134,6 +134,11 @@ def shape_mismatch(trace: Trace, name: str, shapes: Sequence[Shape]) -> ShapeErr
     )
 
 
+def _stretches(trace: Trace, a: Extent, b: Extent) -> bool:
+    """Whether ``a``, which fits ``b``, does so as 1: a guard may say that an expression is 1."""
+    return a == 1 or (trace.hint(a) == 1 and trace.hint(b) != 1)
+
+
 def aligned(trace: Trace, x: Operand, shape: Shape) -> Operand:
     """``x`` broadcast to ``shape``; rank 0 stays as it is."""
     own = x.type.shape
@@ -143,7 +148,7 @@ def aligned(trace: Trace, x: Operand, shape: Shape) -> Operand:
         if same_shape(trace, own, shape):
             return x
         ours, wanted = tuple(map(trace.canonical, own)), tuple(map(trace.canonical, shape))
-        if all(a == b or a != 1 for a, b in zip(ours, wanted, strict=True)):
+        if all(a == b or not _stretches(trace, a, b) for a, b in zip(ours, wanted, strict=True)):
             # Equal by a guard between expressions that no leaf can stand for: the same array under equal sizes.
             return build.reshape(trace, x, shape)
     return build.broadcast(trace, x, shape)

@@ -21,6 +21,8 @@ BOOL = np.dtype(np.bool_)
 
 def common_shape(name: str, types: Sequence[ArrayType]) -> ArrayType:
     """The type of the operand that gives the result its shape; all others have rank 0 or the same rank."""
+    if len(types) == 1 or (len(types) == 2 and types[0].shape is types[1].shape):
+        return types[0]
     widest = max(types, key=lambda t: t.rank)
     for t in types:
         if t.rank not in (0, widest.rank):
