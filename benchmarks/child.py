@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-
 TRANSCENDENTAL = ("tanh", "sin", "exp", "cos")
 ELEMENTS = 4096
 
