@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tenferro.tracer.scalar.builder import F16, F32, F64, Builder, Dtype, Values
+from tenferro.tracer.scalar.builder import F16, F32, F64, Builder, CallSize, Dtype, Values
 
 Array = Any  # an ndarray, or the NumPy scalar that NumPy makes of rank 0
 
@@ -146,7 +146,7 @@ class NumpyBuilder(Builder):
             values = tuple(body(*values))
         return values
 
-    def call(self, name: str, function: Callable[..., Values], *args: Array, compact: bool = False) -> Values:
+    def call(self, name: str, function: Callable[..., Values], *args: Array, size: CallSize = "usual") -> Values:
         return function(self, *args)
 
 

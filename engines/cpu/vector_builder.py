@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tenferro.tracer.op import Op, Pointwise
-from tenferro.tracer.scalar.builder import BOOL, F16, F64, Builder, Complex, Dtype, Values
+from tenferro.tracer.scalar.builder import BOOL, F16, F64, Builder, CallSize, Complex, Dtype, Values
 
 # Tells block placement that a rare path is rare. The number keeps clear of the metadata of whoever writes the module.
 RARE = "!prof !9001"
@@ -314,12 +314,12 @@ class VectorBuilder(Builder):
         self.label(done)
         return tuple(names)
 
-    def call(self, name: str, function: Callable[..., Values], *args: Vec, compact: bool = False) -> Values:
-        if not self.outline and not compact:
+    def call(self, name: str, function: Callable[..., Values], *args: Vec, size: CallSize = "usual") -> Values:
+        if not self.outline and size == "usual":
             return function(self, *args)
         key = (name, tuple(a.dtype.str for a in args), self.lanes)
         if key not in self.module.outlined:
-            self.module.outlined[key] = self._outline(name, function, args, compact)
+            self.module.outlined[key] = self._outline(name, function, args, size)
         symbol, result = self.module.outlined[key]
         operands = ", ".join(f"{self.type_of(a.dtype)} {a.text}" for a in args)
         if isinstance(result, Vec):
@@ -332,12 +332,12 @@ class VectorBuilder(Builder):
         return "{ " + ", ".join(self.type_of(v.dtype) for v in values) + " }"
 
     def _outline(
-        self, name: str, function: Callable[..., Values], args: Sequence[Vec], compact: bool
+        self, name: str, function: Callable[..., Values], args: Sequence[Vec], size: CallSize
     ) -> tuple[str, Values]:
         inner = VectorBuilder(self.module, self.lanes, self.outline)
         symbol = f"@{name}.{'.'.join(a.dtype.name for a in args)}.x{self.lanes}"
         params = [Vec(f"%a{i}", a.dtype) for i, a in enumerate(args)]
-        in_parts = compact and self.lanes > COMPACT_LANES
+        in_parts = size == "compact" and self.lanes > COMPACT_LANES
         result = inner._in_parts(function, params) if in_parts else function(inner, *params)
         kind, last = inner.type_of(_flatten(result)[0].dtype), _flatten(result)[0].text
         if isinstance(result, tuple):

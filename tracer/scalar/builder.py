@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 
 Dtype: TypeAlias = np.dtype[Any]
 Value: TypeAlias = Any  # has a ``dtype``; what it holds is the builder's own
 Values: TypeAlias = Any  # one Value, or a tuple of them
+CallSize: TypeAlias = Literal["usual", "rare", "compact"]
 
 BOOL = np.dtype(np.bool_)
 I8, I16, I32, I64 = (np.dtype(f"i{n}") for n in (1, 2, 4, 8))
@@ -144,8 +145,9 @@ class Builder(Protocol):
         values of finished lanes as they are, so that a lane's result does not depend on its neighbours."""
         ...
 
-    def call(self, name: str, function: Callable[..., Values], *args: Value, compact: bool = False) -> Values:
+    def call(self, name: str, function: Callable[..., Values], *args: Value, size: CallSize = "usual") -> Values:
         """``function(builder, *args)``; an engine may make it a function of its own, one per name and dtypes.
 
-        ``compact`` is for what runs seldom or is long: small code matters more than speed. No bools then."""
+        ``rare`` is for what runs seldom, so that its code should not be repeated at every use; ``compact`` for what is
+        seldom or long besides: small code matters more than speed. No bools go in or out of a compact function."""
         ...

@@ -29,7 +29,7 @@ def _in_double(name: str, function: Callable[[Builder, Value, Value], Pair]) -> 
     def on_complex(b: Builder, z: Complex) -> Complex:
         narrow = z.re.dtype == F32
         re, im = (b.convert(v, F64) if narrow else v for v in (z.re, z.im))
-        re, im = b.call(name, function, re, im, compact=True)
+        re, im = b.call(name, function, re, im, size="compact")
         return Complex(b.convert(re, F32), b.convert(im, F32)) if narrow else Complex(re, im)
 
     return on_complex

@@ -129,7 +129,7 @@ def remainder_toward_zero(b: Builder, x: Value, y: Value) -> Value:
     rest = b.if_any(
         hard,
         lambda: b.select(
-            hard, b.call("fmod_rare", _fmod_rare, size, divisor, compact=True), _fmod_step(b, size, divisor)
+            hard, b.call("fmod_rare", _fmod_rare, size, divisor, size="compact"), _fmod_step(b, size, divisor)
         ),
         lambda: _fmod_step(b, size, divisor),
     )

@@ -105,7 +105,7 @@ def exp(b: Builder, x: Value) -> Value:
 def _exp(b: Builder, x: Value) -> Value:
     limit = 87.0 if x.dtype == F32 else 708.0
     rare = b.not_(b.le(b.abs(x), b.const(limit, x.dtype)))
-    return b.if_any(rare, lambda: b.call("exp_rare", _exp_rare, x, compact=True), lambda: _exp_normal(b, x))
+    return b.if_any(rare, lambda: b.call("exp_rare", _exp_rare, x, size="rare"), lambda: _exp_normal(b, x))
 
 
 # log(1+f) = f + f**2 p(f), sqrt(1/2) <= 1+f < sqrt(2): 2**-27.9
@@ -174,7 +174,7 @@ def _log(b: Builder, x: Value) -> Value:
     smallest, infinity = 1 << form.mantissa, ((2 * form.bias + 1) << form.mantissa)
     above = b.sub(b.bitcast(x, form.unsigned), b.const(smallest, form.unsigned))
     rare = b.le(b.const(infinity - smallest, form.unsigned), above)
-    return b.if_any(rare, lambda: b.call("log_rare", _log_rare, x, compact=True), lambda: _log_normal(b, x))
+    return b.if_any(rare, lambda: b.call("log_rare", _log_rare, x, size="rare"), lambda: _log_normal(b, x))
 
 
 # tanh(x) = x + x**3 P(x**2), |x| <= 0.92: 2**-29.3. Beyond it 1 - 2 / (exp(2x) + 1) subtracts less than 0.28, so that

@@ -150,7 +150,7 @@ def _reduced(b: Builder, size: Value) -> Reduced:
     form = format_of(size.dtype)
     rare = b.not_(b.le(size, b.const(LIMIT_SINGLE if form is SINGLE else LIMIT_DOUBLE, size.dtype)))
     high, low, quadrant = b.if_any(
-        rare, lambda: b.call("reduce_angle", _reduce_rare, size, compact=True), lambda: _reduce(b, size)
+        rare, lambda: b.call("reduce_angle", _reduce_rare, size, size="compact"), lambda: _reduce(b, size)
     )
     return high, low, quadrant
 

@@ -10,7 +10,7 @@ import pytest
 
 from tenferro.engines.cpu.vector_builder import ModuleText, Vec, VectorBuilder, apply, constant_text
 from tenferro.tracer.ops import pointwise, reductions
-from tenferro.tracer.scalar.builder import BOOL, F16, F32, F64, I32, I64, U8, U64, Builder, Value
+from tenferro.tracer.scalar.builder import BOOL, F16, F32, F64, I32, I64, U8, U64, Builder, CallSize, Value
 from tests.tracer.scalar.kernels import compiled, evaluated
 from tests.tracer.scalar.test_ops import assert_same, samples
 from tests.values import of_kinds
@@ -126,9 +126,9 @@ def test_if_any_takes_the_slow_path_for_whole_vectors(lanes: int) -> None:
     assert_same(compiled(function, [F32], lanes, 2)(x), expected, (x,))
 
 
-@pytest.mark.parametrize("compact", [False, True])
+@pytest.mark.parametrize("size", ["usual", "rare", "compact"])
 @pytest.mark.parametrize("lanes", [1, 8, 32])
-def test_while_any_runs_each_lane_its_own_number_of_times(lanes: int, compact: bool) -> None:
+def test_while_any_runs_each_lane_its_own_number_of_times(lanes: int, size: CallSize) -> None:
     """Collatz: steps until 1."""
 
     def steps(b: Builder, x: Value) -> tuple[Value, Value]:
@@ -150,7 +150,7 @@ def test_while_any_runs_each_lane_its_own_number_of_times(lanes: int, compact: b
         while n > 1:
             n, count = (3 * n + 1 if n % 2 else n // 2), count + 1
         expected.append(count)
-    got = compiled(lambda b, v: b.call("steps", steps, v, compact=compact)[1], [I64], lanes, 0)(x)
+    got = compiled(lambda b, v: b.call("steps", steps, v, size=size)[1], [I64], lanes, 0)(x)
     assert got.tolist() == expected
 
 
