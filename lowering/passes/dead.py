@@ -20,4 +20,6 @@ def drop_dead(program: SemanticProgram) -> SemanticProgram:
     for operation, kept in zip(program.operations, alive, strict=True):
         if kept:
             rewriter.copy(operation)
+        else:
+            rewriter.skip()
     return rewriter.finish()

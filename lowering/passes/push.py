@@ -162,7 +162,7 @@ class _Pusher:
             if isinstance(operation.op.form, View):
                 (source,) = operation.inputs
                 if isinstance(source, Value) and out in self.absorbed:
-                    rewriter.replace(operation, rewriter.new[source.id])
+                    rewriter.replace(operation, rewriter.operand(source))
                     continue
                 if isinstance(source, Value) and out in self.again:
                     rewriter.replace(operation, self._compute_again(source, _before(operation, views or ())))
@@ -170,7 +170,7 @@ class _Pusher:
             if views is None or not isinstance(operation.op.form, Pointwise):
                 rewriter.copy(operation)
                 if views is not None:
-                    rewriter.new[out] = self._seen(rewriter.new[out], views)
+                    rewriter.replace(operation, self._seen(rewriter.operand(operation.outputs[0]), views))
                 continue
             inputs = [self._operand(x, views) for x in operation.inputs]
             rewriter.replace(operation, rewriter.emit(operation.op, inputs, operation.line, **operation.params))
@@ -180,8 +180,8 @@ class _Pusher:
         if not isinstance(x, Value) or not x.type.rank:
             return self.rewriter.operand(x)
         if self.pending.get(x.id) is views:
-            return self.rewriter.new[x.id]
-        return self._seen(self.rewriter.new[x.id], views)
+            return self.rewriter.operand(x)
+        return self._seen(self.rewriter.operand(x), views)
 
     def _seen(self, x: Operand, views: Views) -> Operand:
         for view in views:
@@ -194,7 +194,7 @@ class _Pusher:
             return self.rewriter.operand(x)
         maker = self.producer.get(x.id)
         if maker is None or not isinstance(maker.op.form, Pointwise) or maker.op.form.cost == 0:
-            return self._seen(self.rewriter.new[x.id], views)
+            return self._seen(self.rewriter.operand(x), views)
         inputs = [self._compute_again(y, views) for y in maker.inputs]
         return self.rewriter.emit(maker.op, inputs, maker.line, **maker.params)
 

@@ -15,49 +15,55 @@ from tenferro.tracer.program import Operand, Operation, Params, SemanticProgram,
 
 
 class Rewriter:
-    """Mutable; one per run of a pass. ``new`` maps ids of the old program to operands of the new one."""
+    """Mutable; one per run of a pass. As long as nothing has changed, values stand for themselves."""
 
     def __init__(self, program: SemanticProgram) -> None:
         self.program = program
         self.operations: list[Operation] = []
         self.producer: dict[int, Operation] = {}
         self.n_values = len(program.inputs)
-        self.new: dict[int, Operand] = {i.value.id: i.value for i in program.inputs}
+        self.is_same = True
+        self._new: dict[int, Operand] = {}
 
     def operand(self, old: Operand) -> Operand:
-        return self.new[old.id] if isinstance(old, Value) else old
+        """What an operand of the old program is in the new one."""
+        return old if self.is_same or not isinstance(old, Value) else self._new[old.id]
 
     def operands(self, operation: Operation) -> tuple[Operand, ...]:
-        return tuple([self.new[x.id] if isinstance(x, Value) else x for x in operation.inputs])
+        if self.is_same:
+            return operation.inputs
+        new = self._new
+        return tuple([new[x.id] if isinstance(x, Value) else x for x in operation.inputs])
 
     def copy(self, operation: Operation) -> None:
         """The operation itself, on the new operands."""
+        if self.is_same:
+            self._append(operation)
+            return
         inputs = self.operands(operation)
         first = operation.outputs[0].id
-        if first != self.n_values or any(a is not b for a, b in zip(inputs, operation.inputs, strict=True)):
-            outputs = tuple(Value(self.n_values + k, v.type) for k, v in enumerate(operation.outputs))
-            new = Operation(operation.op, inputs, operation.params, outputs, operation.line)
-        else:
+        if first == self.n_values and all([a is b for a, b in zip(inputs, operation.inputs, strict=True)]):
             new = operation
-        self.operations.append(new)
-        self.n_values += len(new.outputs)
+        else:
+            outputs = tuple([Value(self.n_values + k, v.type) for k, v in enumerate(operation.outputs)])
+            new = Operation(operation.op, inputs, operation.params, outputs, operation.line)
+        self._append(new)
         for old, value in zip(operation.outputs, new.outputs, strict=True):
-            self.new[old.id] = value
-            self.producer[value.id] = new
+            self._new[old.id] = value
 
-    def replace(self, operation: Operation, result: Operand) -> None:
-        """The result of a one-output operation is ``result`` from here on."""
-        self.new[operation.outputs[0].id] = result
+    def replace(self, operation: Operation, *results: Operand) -> None:
+        """The operation's results are ``results`` from here on."""
+        self._diverge()
+        for old, result in zip(operation.outputs, results, strict=True):
+            self._new[old.id] = result
 
     def emit(self, op: Op, inputs: Sequence[Operand], line: SourceLine | None, **params: Hashable) -> Value:
         """A new operation of one output, typed by its rule."""
+        self._diverge()
         found = Params(**params)
         (kind,) = op.infer([x.type for x in inputs], found)
         value = Value(self.n_values, kind)
-        new = Operation(op, tuple(inputs), found, (value,), line)
-        self.n_values += 1
-        self.operations.append(new)
-        self.producer[value.id] = new
+        self._append(Operation(op, tuple(inputs), found, (value,), line))
         return value
 
     def made_by(self, operand: Operand) -> Operation | None:
@@ -65,13 +71,29 @@ class Rewriter:
         return self.producer.get(operand.id) if isinstance(operand, Value) else None
 
     def finish(self) -> SemanticProgram:
+        if self.is_same and len(self.operations) == len(self.program.operations):
+            return self.program
+        self._diverge()
         outputs = tuple(self.operand(o) for o in self.program.outputs)
-        if len(self.operations) == len(self.program.operations) and all(
-            a is b for a, b in zip(self.operations, self.program.operations, strict=True)
-        ):
-            if all(a is b for a, b in zip(outputs, self.program.outputs, strict=True)):
-                return self.program
         return replace(self.program, operations=tuple(self.operations), outputs=outputs)
+
+    def skip(self) -> None:
+        """An operation is left out; nothing uses it."""
+        self._diverge()
+
+    def _append(self, operation: Operation) -> None:
+        self.operations.append(operation)
+        for value in operation.outputs:
+            self.producer[value.id] = operation
+        self.n_values += len(operation.outputs)
+
+    def _diverge(self) -> None:
+        if not self.is_same:
+            return
+        self.is_same = False
+        self._new = {i.value.id: i.value for i in self.program.inputs}
+        for operation in self.operations:
+            self._new.update((v.id, v) for v in operation.outputs)
 
 
 def pinned(program: SemanticProgram) -> frozenset[int]:

@@ -23,8 +23,7 @@ def share_equal(program: SemanticProgram) -> SemanticProgram:
             known[key] = operation
             rewriter.copy(operation)
             continue
-        for mine, its in zip(operation.outputs, twin.outputs, strict=True):
-            rewriter.new[mine.id] = rewriter.new[its.id]
+        rewriter.replace(operation, *[rewriter.operand(v) for v in twin.outputs])
     return rewriter.finish()
 
 

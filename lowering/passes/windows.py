@@ -47,6 +47,7 @@ class _Pusher:
         for operation in self.program.operations:
             out = operation.outputs[0].id
             if out in inside:
+                self.rewriter.skip()
                 continue
             chain = chains.get(out)
             if chain:
@@ -98,4 +99,4 @@ class _Pusher:
         if x.id in padded:
             return padded[x.id]
         zero = Literal(x.type.dtype.type(0).item(), x.type.dtype)
-        return self.rewriter.emit(layout.pad, (self.rewriter.new[x.id], zero), line, **params)
+        return self.rewriter.emit(layout.pad, (self.rewriter.operand(x), zero), line, **params)

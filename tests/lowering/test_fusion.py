@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 
 import numpy as np
@@ -301,11 +302,11 @@ class TestUpdates:
         assert [s.steal for s in plan.steps if isinstance(s, AdoptStep)] == [False, True, True, True]
 
     def test_reading_the_neighbours_needs_a_second_array(self) -> None:
-        plan = plan_of(in_place_loop(3, shift=1))
-        assert [s.steal for s in plan.steps if isinstance(s, AdoptStep)] == [False, False, False]
+        plan = plan_of(in_place_loop(2, shift=1))
+        assert [s.steal for s in plan.steps if isinstance(s, AdoptStep)] == [False, False]
         given = np.arange(8.0)
         expected = given.copy()
-        for s in (0, 1, 0):
+        for s in (0, 1):
             expected[s : s + 6] = expected[s + 1 : s + 7] * 0.3
         assert np.array_equal(Run(plan, [given]).outputs()[0], expected)
 
@@ -467,13 +468,14 @@ class TestLinear:
     def test_twice_the_operations_take_about_twice_the_time(self, make) -> None:
         def seconds(length: int) -> float:
             program = make(length)
+            gc.collect()
             start = time.process_time()
             lower(program)
             return time.process_time() - start
 
         seconds(300)
-        short = min(seconds(3000) for _ in range(2))
-        long = min(seconds(6000) for _ in range(2))
+        short = min(seconds(3000) for _ in range(3))
+        long = min(seconds(6000) for _ in range(3))
         assert long < 3 * short
 
     def test_a_long_chain_is_a_few_regions_with_one_value_between(self) -> None:
