@@ -8,16 +8,12 @@ from typing import Any
 import numpy as np
 
 from tenferro.tracer import build
-from tenferro.tracer.api.creation import extents_of, join_along_new_axis, new_array
-from tenferro.tracer.api.deliver import deliver, new
+from tenferro.tracer.api.creation import extents_of, new_array
+from tenferro.tracer.api.deliver import new
 from tenferro.tracer.api.promotion import (
-    aligned,
     broadcast_shapes,
-    converted,
-    result_type,
     shape_mismatch,
     sizes_text,
-    strong,
 )
 from tenferro.tracer.api.record import ApiFunction
 from tenferro.tracer.cells import Part, Reshaped, Stretched, Transposed
@@ -25,10 +21,8 @@ from tenferro.tracer.dim import as_extent
 from tenferro.tracer.dims import Extent, floordiv, mul, product, sub
 from tenferro.tracer.errors import BoundsError, ShapeError, TraceError
 from tenferro.tracer.lines import at, user_line
-from tenferro.tracer.ops import layout
-from tenferro.tracer.program import Operand
 from tenferro.tracer.trace import Trace, running_trace
-from tenferro.tracer.traced import TracedArray, as_traced, operand
+from tenferro.tracer.traced import TracedArray, as_traced
 
 
 def axis_of(axis: Any, rank: int, name: str) -> int:
@@ -127,7 +121,9 @@ def transpose(a: Any, axes: Any = None) -> Any:
     trace = running_trace("transpose")
     array = as_traced(trace, a, "transpose")
     rank = array.ndim
-    order = tuple(reversed(range(rank))) if axes is None else tuple(axis_of(x, rank, "transpose") for x in _tuple(axes))
+    order = (
+        tuple(reversed(range(rank))) if axes is None else tuple(axis_of(x, rank, "transpose") for x in as_tuple(axes))
+    )
     if sorted(order) != list(range(rank)):
         raise ShapeError(f"transpose: axes {axes} for rank {rank}; each axis once is needed{at(user_line())}")
     return permuted(array, order)
@@ -138,7 +134,7 @@ def permuted(array: TracedArray, order: Sequence[int]) -> TracedArray:
     return array.view(Transposed(tuple(order)), tuple(array.type.shape[k] for k in order))
 
 
-def _tuple(x: Any) -> tuple[Any, ...]:
+def as_tuple(x: Any) -> tuple[Any, ...]:
     return tuple(x) if isinstance(x, tuple | list) else (x,)
 
 
@@ -163,8 +159,8 @@ def moveaxis(a: Any, source: Any, destination: Any) -> Any:
     """Axes moved to new places, the others in order."""
     array = as_traced(running_trace("moveaxis"), a, "moveaxis")
     rank = array.ndim
-    froms = [axis_of(x, rank, "moveaxis") for x in _tuple(source)]
-    tos = [axis_of(x, rank, "moveaxis") for x in _tuple(destination)]
+    froms = [axis_of(x, rank, "moveaxis") for x in as_tuple(source)]
+    tos = [axis_of(x, rank, "moveaxis") for x in as_tuple(destination)]
     if len(froms) != len(tos):
         raise ShapeError(
             f"moveaxis: {len(froms)} sources, {len(tos)} destinations; equal numbers are needed{at(user_line())}"
@@ -186,7 +182,7 @@ def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
 def expand_dims(a: Any, axis: Any) -> Any:
     """Axes of size 1 put in."""
     array = as_traced(running_trace("expand_dims"), a, "expand_dims")
-    places = _tuple(axis)
+    places = as_tuple(axis)
     rank = array.ndim + len(places)
     new_axes = axes_of(tuple(places), rank, "expand_dims")
     return array[tuple(None if k in new_axes else slice(None) for k in range(rank))]
@@ -285,196 +281,6 @@ def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
     return swapaxes(flip(m, second), first, second) if turns == 1 else flip(swapaxes(m, first, second), second)
 
 
-def roll(a: Any, shift: Any, axis: Any = None) -> Any:
-    """Elements moved round, as two slices joined."""
-    trace = running_trace("roll")
-    array = as_traced(trace, a, "roll")
-    if axis is None:
-        return new_array(trace, build.reshape(trace, roll(ravel(array), shift, 0).read(), array.type.shape))
-    shifts, axes = _tuple(shift), _tuple(axis)
-    if len(shifts) != len(axes):
-        shifts, axes = shifts * (len(axes) if len(shifts) == 1 else 1), axes * (len(shifts) if len(axes) == 1 else 1)
-    value = array.read()
-    for amount, k in zip(shifts, axes, strict=True):
-        value = _rolled(trace, value, amount, axis_of(k, array.ndim, "roll"))
-    return new_array(trace, value if value is not array.read() else build.copied(trace, value))
-
-
-def _rolled(trace: Trace, value: Operand, shift: Any, axis: int) -> Operand:
-    """``concatenate(x[n − s:], x[:n − s])`` for 0 <= s <= n; other shifts are brought there by guards."""
-    n = value.type.shape[axis]
-    amount = as_extent(shift)
-    if amount is None:
-        raise TraceError(f"roll: shift {shift!r}; an integer is needed{at(user_line())}")
-    if not trace.guard("<=", 0, amount):
-        amount = sub(n, sub(0, amount))
-    if not (trace.guard("<=", 0, amount) and trace.guard("<=", amount, n)):
-        if trace.guard("==", n, 0):
-            return value
-        amount = trace.concrete(amount, "roll") % trace.concrete(n, "roll")
-    if amount == 0 or amount == n:
-        return value
-    rank = len(value.type.shape)
-    ones = (1,) * rank
-    cut = sub(n, amount)
-
-    def part(start: Extent, size: Extent) -> Operand:
-        starts = tuple(start if k == axis else 0 for k in range(rank))
-        sizes = tuple(size if k == axis else m for k, m in enumerate(value.type.shape))
-        return trace.emit1(layout.slice_, value, starts=starts, steps=ones, sizes=sizes)
-
-    return trace.emit1(layout.concatenate, part(cut, amount), part(0, cut), axis=axis)
-
-
-# -- joining and splitting -------------------------------------------------------------------------------------------
-
-
-def concatenate(
-    arrays: Any, /, axis: Any = 0, out: Any = None, *, dtype: Any = None, casting: Any = "same_kind"
-) -> Any:
-    """Arrays one after another along an axis; sizes on the other axes must be equal."""
-    trace = running_trace("concatenate")
-    items = _sequence(trace, arrays, "concatenate")
-    if axis is None:
-        items, axis = [ravel(i) for i in items], 0
-    rank = items[0].ndim
-    if rank == 0 or any(i.ndim != rank for i in items):
-        raise ShapeError(
-            f"concatenate: arrays of ranks {[i.ndim for i in items]}; one rank of at least 1 is needed{at(user_line())}"
-        )
-    k = axis_of(axis, rank, "concatenate")
-    values = _promoted(trace, items, "concatenate", dtype)
-    shape = items[0].type.shape
-    for i in items[1:]:
-        for j, (n, m) in enumerate(zip(shape, i.type.shape, strict=True)):
-            if j != k and not trace.guard("==", n, m):
-                raise ShapeError(
-                    f"concatenate: axis {j} has sizes {trace.hint(n)} and {trace.hint(m)}; they must be "
-                    f"equal{at(user_line())}"
-                )
-    values = [aligned(trace, v, (*shape[:k], v.type.shape[k], *shape[k + 1 :])) for v in values]
-    joined = trace.emit1(layout.concatenate, *values, axis=k) if len(values) > 1 else build.copied(trace, values[0])
-    return deliver(trace, "concatenate", joined, out)
-
-
-def _sequence(trace: Trace, arrays: Any, name: str) -> list[TracedArray]:
-    items = [as_traced(trace, a, name) for a in arrays]
-    if not items:
-        raise ShapeError(f"{name}: no arrays; at least one is needed{at(user_line())}")
-    return items
-
-
-def _promoted(trace: Trace, items: Sequence[TracedArray], name: str, dtype: Any = None) -> list[Operand]:
-    pairs = [operand(trace, i, name) for i in items]
-    target = result_type([strong(k) for _, k in pairs]) if dtype is None else np.dtype(dtype)
-    return [converted(trace, v, target, name) for v, _ in pairs]
-
-
-def stack(arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
-    """Arrays of one shape along a new axis."""
-    trace = running_trace("stack")
-    items = _sequence(trace, arrays, "stack")
-    shape = items[0].type.shape
-    for i in items[1:]:
-        if i.ndim != len(shape) or not all(trace.guard("==", n, m) for n, m in zip(shape, i.type.shape, strict=True)):
-            raise shape_mismatch(trace, "stack", [shape, i.type.shape])
-    k = axis_of(axis, len(shape) + 1, "stack")
-    made = join_along_new_axis(trace, "stack", _promoted(trace, items, "stack", dtype), k)
-    return made if out is None else deliver(trace, "stack", made.read(), out)
-
-
-def vstack(tup: Any, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
-    """Along axis 0, vectors as rows."""
-    trace = running_trace("vstack")
-    return concatenate([atleast_2d(i) for i in _sequence(trace, tup, "vstack")], 0, dtype=dtype)
-
-
-def hstack(tup: Any, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
-    """Along axis 1, vectors along axis 0."""
-    items = [atleast_1d(i) for i in _sequence(running_trace("hstack"), tup, "hstack")]
-    return concatenate(items, 0 if items[0].ndim == 1 else 1, dtype=dtype)
-
-
-def dstack(tup: Any) -> Any:
-    """Along axis 2."""
-    items = [atleast_2d(i) for i in _sequence(running_trace("dstack"), tup, "dstack")]
-    return concatenate([i[:, :, None] if i.ndim == 2 else i for i in items], 2)
-
-
-def column_stack(tup: Any) -> Any:
-    """Vectors as columns."""
-    items = _sequence(running_trace("column_stack"), tup, "column_stack")
-    return concatenate([i[:, None] if i.ndim == 1 else i for i in items], 1)
-
-
-def append(arr: Any, values: Any, axis: Any = None) -> Any:
-    """``values`` after ``arr``."""
-    return concatenate([arr, values], axis)
-
-
-def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
-    """Views of equal parts, or of the parts between the indices."""
-    return _split("split", ary, indices_or_sections, axis, exact=True)
-
-
-def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
-    """``split`` into parts that may differ in size by 1; pins the size."""
-    return _split("array_split", ary, indices_or_sections, axis, exact=False)
-
-
-def _split(name: str, ary: Any, parts: Any, axis: int, exact: bool) -> list[TracedArray]:
-    trace = running_trace(name)
-    array = as_traced(trace, ary, name)
-    k = axis_of(axis, array.ndim, name)
-    n = array.type.shape[k]
-    before = (slice(None),) * k
-    if isinstance(parts, tuple | list | np.ndarray):
-        edges = [None, *parts, None]
-        return [array[(*before, slice(a, b))] for a, b in zip(edges[:-1], edges[1:], strict=True)]
-    count = int(parts)
-    if exact:
-        size = floordiv(n, count)
-        if not trace.guard("==", n, mul(size, count)):
-            raise ShapeError(f"split: size {trace.hint(n)} into {count} parts; equal parts are needed{at(user_line())}")
-        whole = array.shape[k] // count
-        return [array[(*before, slice(i * whole, (i + 1) * whole))] for i in range(count)]
-    fixed = trace.concrete(n, name)
-    edge = [0]
-    for i in range(count):
-        edge.append(edge[-1] + fixed // count + (1 if i < fixed % count else 0))
-    return [array[(*before, slice(a, b))] for a, b in zip(edge[:-1], edge[1:], strict=True)]
-
-
-def tile(A: Any, reps: Any) -> Any:  # noqa: N803
-    """Copies side by side."""
-    trace = running_trace("tile")
-    array = as_traced(trace, A, "tile")
-    counts = extents_of(reps, "tile")
-    rank = max(array.ndim, len(counts))
-    shape = (1,) * (rank - array.ndim) + array.type.shape
-    counts = (1,) * (rank - len(counts)) + counts
-    value = build.reshape(trace, array.read(), tuple(x for n in shape for x in (1, n)))
-    wide = tuple(x for c, n in zip(counts, shape, strict=True) for x in (c, n))
-    value = build.copied(trace, build.broadcast(trace, value, wide))
-    return new_array(trace, build.reshape(trace, value, tuple(mul(c, n) for c, n in zip(counts, shape, strict=True))))
-
-
-def repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
-    """Each element so many times; one number for all."""
-    trace = running_trace("repeat")
-    array = as_traced(trace, a, "repeat")
-    if axis is None:
-        array, axis = ravel(array), 0
-    count = as_extent(repeats)
-    if count is None:
-        raise TraceError(f"repeat: repeats {repeats!r}; one integer is needed{at(user_line())}")
-    k = axis_of(axis, array.ndim, "repeat") + 1
-    shape = array.type.shape
-    value = build.reshape(trace, array.read(), (*shape[:k], 1, *shape[k:]))
-    value = build.copied(trace, build.broadcast(trace, value, (*shape[:k], count, *shape[k:])))
-    return new_array(trace, build.reshape(trace, value, (*shape[: k - 1], mul(shape[k - 1], count), *shape[k:])))
-
-
 def real(val: Any) -> Any:
     """The real part: a read-only view of a complex array, a real array itself."""
     return _part("real", val, imaginary=False)
@@ -536,19 +342,6 @@ FUNCTIONS: tuple[ApiFunction, ...] = (
     _f("flipud", flipud, ("m",)),
     _f("fliplr", fliplr, ("m",)),
     _f("rot90", rot90, ("m",)),
-    _f("roll", roll, ("a",), False),
-    _f("concatenate", concatenate, ("arrays", "out"), False),
-    _f("concat", concatenate, ("arrays", "out"), False, np.concatenate),
-    _f("stack", stack, ("arrays", "out"), False),
-    _f("vstack", vstack, ("tup",), False),
-    _f("hstack", hstack, ("tup",), False),
-    _f("dstack", dstack, ("tup",), False),
-    _f("column_stack", column_stack, ("tup",), False),
-    _f("append", append, ("arr", "values"), False),
-    _f("split", split, ("ary",)),
-    _f("array_split", array_split, ("ary",)),
-    _f("tile", tile, ("A",), False),
-    _f("repeat", repeat, ("a",), False),
     _f("real", real, ("val",)),
     _f("imag", imag, ("val",)),
     _f("ndim", ndim, ("a",), False),

@@ -144,13 +144,14 @@ def aligned(trace: Trace, x: Operand, shape: Shape) -> Operand:
     own = x.type.shape
     if not own or own is shape or own == shape:
         return x
-    if len(own) == len(shape):
-        if same_shape(trace, own, shape):
-            return x
-        ours, wanted = tuple(map(trace.canonical, own)), tuple(map(trace.canonical, shape))
-        if all(a == b or not _stretches(trace, a, b) for a, b in zip(ours, wanted, strict=True)):
-            # Equal by a guard between expressions that no leaf can stand for: the same array under equal sizes.
-            return build.reshape(trace, x, shape)
+    if same_shape(trace, own, shape):
+        return x
+    trailing = shape[len(shape) - len(own) :]
+    pairs = [(trace.canonical(a), trace.canonical(b)) for a, b in zip(own, trailing, strict=True)]
+    if any(a not in (1, b) for a, b in pairs):
+        # Equal, or 1, by a guard on an expression that no leaf can stand for: the same array under the sizes meant.
+        meant = tuple(1 if _stretches(trace, a, b) else n for (a, b), n in zip(pairs, trailing, strict=True))
+        x = build.reshape(trace, x, meant)
     return build.broadcast(trace, x, shape)
 
 

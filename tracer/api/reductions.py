@@ -282,7 +282,7 @@ def cumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
 def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = NOTHING, append: Any = NOTHING) -> Any:
     """Differences of neighbours, ``n`` times."""
     from tenferro.tracer.api.elementwise import BY_UFUNC
-    from tenferro.tracer.api.layout import concatenate
+    from tenferro.tracer.api.joining import concatenate
 
     trace = running_trace("diff")
     array = as_traced(trace, a, "diff")

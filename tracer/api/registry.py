@@ -7,10 +7,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from tenferro.tracer.api import creation, elementwise, fixed, indexing, layout, library, linalg, padding, reductions
+from tenferro.tracer.api import (
+    creation,
+    elementwise,
+    fixed,
+    indexing,
+    joining,
+    layout,
+    library,
+    linalg,
+    padding,
+    reductions,
+)
 from tenferro.tracer.api.record import API, ApiFunction
 
-FAMILIES = (elementwise, reductions, layout, creation, indexing, padding, linalg, library, fixed)
+FAMILIES = (elementwise, reductions, layout, joining, creation, indexing, padding, linalg, library, fixed)
 
 for _family in FAMILIES:
     API.update((f.name, f) for f in _family.FUNCTIONS)
