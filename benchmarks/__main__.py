@@ -112,8 +112,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     if args.from_json:
         made = report.merge([report.from_json(p.read_text(encoding="utf-8")) for p in args.from_json])
     else:
+        cases = chosen_cases(args.cases)
         peers = chosen_peers(args.peers, threads)
-        results = measure(args, chosen_cases(args.cases), peers, threads)
+        results = measure(args, cases, peers, threads)
         settings = {
             "command": " ".join(["python -m benchmarks", *(sys.argv[1:] if argv is None else argv)]),
             "threads": threads,

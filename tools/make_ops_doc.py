@@ -14,6 +14,7 @@ from typing import assert_never
 
 import numpy as np
 
+import tenferro.tracer.api.registry  # noqa: F401 (fills API)
 from tenferro.tracer.api.record import API
 from tenferro.tracer.errors import TenferroError
 from tenferro.tracer.op import Contraction, Indexed, Library, Op, Pointwise, Reduction, Update, View
