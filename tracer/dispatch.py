@@ -108,14 +108,11 @@ def array_function(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
             return found.function(*args, **kwargs)
         return _viewing(found, args, kwargs)
     if is_known(args) and is_known(kwargs):
-        return _evaluate(_unwrapped(function), args, kwargs)
+        return _evaluate(function, args, kwargs)
     if found is None:
-        raise TraceError(f"numpy.{name}: not available in a traced function{near(name)}{at(user_line())}")
+        module = "numpy.linalg" if function.__module__ == "numpy.linalg" else "numpy"
+        raise TraceError(f"{module}.{name}: not available in a traced function{near(name)}{at(user_line())}")
     return found.function(*args, **kwargs)
-
-
-def _unwrapped(function: Any) -> Any:
-    return getattr(function, "__wrapped_by_tenferro__", function)
 
 
 # -- ufuncs ----------------------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ class SourceLine:
 _INTERNAL: dict[str, bool] = {}
 _LINES: dict[tuple[int, int], tuple[CodeType, SourceLine]] = {}
 _TABLES: dict[int, tuple[CodeType, list[int], list[int]]] = {}
+_KEPT = 100_000
 _LONG_TABLE = 2000  # bytes of line table; f_lineno scans it from the start at each call
 
 
@@ -65,6 +66,9 @@ def user_line() -> SourceLine | None:
     code, number = frame.f_code, _line_number(frame)
     known = _LINES.get((id(code), number))
     if known is None:
+        if len(_LINES) > _KEPT:  # code made anew at each call must not be held for ever
+            _LINES.clear()
+            _TABLES.clear()
         line = SourceLine(code.co_filename, number, code.co_name)
         known = _LINES[id(code), number] = (code, line)  # holding the code keeps its id unique
     return known[1]

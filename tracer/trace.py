@@ -173,11 +173,12 @@ class Trace:
     def _count(self, line: SourceLine) -> None:
         count = self._line_counts[id(line)] = self._line_counts.get(id(line), 0) + 1
         if count == UNROLLED_LIMIT + 1:
-            warnings.warn(
+            warnings.warn_explicit(
                 f"{self.name}: more than {UNROLLED_LIMIT} operations traced from one line; a Python loop is unrolled, "
                 f"tn.scan keeps it a loop (at {line})",
                 UnrolledLoopWarning,
-                stacklevel=2,
+                line.file,
+                line.line,
             )
 
     def runtime_extent(self, mask: Operand) -> DimExpr:

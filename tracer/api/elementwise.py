@@ -22,6 +22,7 @@ from tenferro.tracer.api.promotion import (
     result_type,
 )
 from tenferro.tracer.api.record import ApiFunction
+from tenferro.tracer.dim import Dim
 from tenferro.tracer.errors import DtypeError, TraceError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.op import Op
@@ -212,6 +213,8 @@ def _exponent(x: Any) -> Any:
     """The exponent as a Python number where the trace knows it, else None."""
     if type(x) in (int, float):
         return x
+    if type(x) is Dim:
+        return int(x)
     if isinstance(x, np.integer | np.floating):
         return x.item()
     if type(x) is TracedArray and not x.type.shape:

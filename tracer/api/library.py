@@ -43,14 +43,35 @@ def ufunc_call(ufunc: np.ufunc, args: tuple[Any, ...], out: Any = None, where: A
     return deliver(trace, name, value, out, where, all_weak(keys) and dtypes[-1].kind != "b")
 
 
+_NEAREST: dict[str, str] = {
+    "einsum": "numpy.tensordot and numpy.matmul are",
+    "norm": "numpy.sqrt(numpy.sum(x * x)) is",
+    "argwhere": "numpy.nonzero is",
+    "unique": "numpy.sort is",
+    "histogram": "numpy.digitize with numpy.add.at is",
+    "bincount": "numpy.add.at is",
+    "put": "x[indices] = values is",
+    "place": "x[mask] = values is",
+    "putmask": "x[mask] = values is",
+    "delete": "numpy.concatenate of the parts is",
+    "insert": "numpy.concatenate of the parts is",
+    "frexp": "numpy.log2 is",
+    "modf": "numpy.trunc is",
+    "apply_along_axis": "a loop over x, or a function of whole arrays, is",
+    "vectorize": "a function of whole arrays is",
+}
+
+
 def near(name: str) -> str:
-    """The nearest name that is available, for an error text."""
+    """What is nearest to a name that is not available, for an error text."""
     import difflib
 
     from tenferro.tracer.api.record import API
 
-    found = difflib.get_close_matches(name, API, 1, 0.5)
-    return f"; numpy.{found[0]} is the nearest name that is" if found else ""
+    if name in _NEAREST:
+        return f"; {_NEAREST[name]}"
+    found = difflib.get_close_matches(name, API, 1, 0.75)
+    return f"; numpy.{found[0]} is the nearest name that is" if found else "; return the array and call it outside"
 
 
 def _call(name: str, rule: Rule, a: Any, axis: Any, keepdims: bool, static: dict[str, Hashable], out: Any) -> Any:
