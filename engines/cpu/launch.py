@@ -15,10 +15,10 @@ from tenferro.engines.cpu.columns import ColumnKernel, column_layout, tile_colum
 from tenferro.engines.cpu.kernel import Kernel
 from tenferro.engines.cpu.layout import Layout, Variant
 from tenferro.engines.cpu.params import BLOCK, BLOCKS, CELLS_POINTER, PART_POINTER, TILE
-from tenferro.engines.cpu.phases import cost
+from tenferro.engines.cpu.phases import chunk_length, cost
 from tenferro.engines.cpu.rows import MAX_ROW_CHUNKS, PACKED_BLOCK, RowKernel
 from tenferro.engines.cpu.tiles import TILE_COLUMNS
-from tenferro.lowering.region import Gather, Iota, Load, Region, Valid
+from tenferro.lowering.region import Iota, Load, Reduce, Region, Valid
 
 if TYPE_CHECKING:
     from tenferro.engines.cpu.binding import Binder
@@ -60,16 +60,16 @@ def add_region(binder: Binder, region: Region, prototype: Region) -> float:
         return _add_columns(binder, region, prototype, columns)
     tiled = tile_layout(region, layout)
     layout = tiled or layout
-    variant = variant_of(region, layout, "tile" if tiled else "row")
-    kernel = binder.kernels.kernel(prototype, variant, layout.axis_loops)
-    words = kernel.writer.params.fill(region, layout, slots, binder.env)
     seconds = _row_seconds(region, layout)
-    if tiled:
+    schedule = "tile" if tiled else "split" if _splits(region, layout, seconds) else "row"
+    kernel = binder.kernels.kernel(prototype, variant_of(region, layout, schedule), layout.axis_loops)
+    words = kernel.writer.params.fill(region, layout, slots, binder.env)
+    if schedule == "tile":
         return _add_tiles(binder, kernel, layout, words, seconds)
+    if schedule == "split":
+        return _add_split(binder, kernel, layout, words, seconds)
     if not region.row_axes:
         return _add_blocks(binder, kernel, layout, words, seconds)
-    if _splits(kernel, layout, seconds):
-        return _add_split(binder, kernel, layout, words, seconds)
     total = layout.outer_count
     grain = max(1, min(total, round(GRAIN_SECONDS / seconds)))
     _launch(binder, kernel, "row", layout, total, grain, words)
@@ -147,10 +147,12 @@ def _add_tiles(binder: Binder, kernel: Kernel, layout: Layout, words: list[int],
     return all_seconds
 
 
-def _splits(kernel: Kernel, layout: Layout, seconds: float) -> bool:
-    writer = kernel.writer
-    assert isinstance(writer, RowKernel)
-    chunks = layout.row_length // min(writer.chunk(p) for p in range(len(writer.phases.passes))) + 1
+def _splits(region: Region, layout: Layout, seconds: float) -> bool:
+    """Whether rows are cut into chunks for all threads: one is too long for the stack, or there are few and long ones."""
+    if not region.row_axes:
+        return False
+    shortest = min(chunk_length(region, k) for k, n in enumerate(region.nodes) if isinstance(n, Reduce))
+    chunks = layout.row_length // min(shortest, PACKED_BLOCK) + 1
     return chunks > MAX_ROW_CHUNKS or (layout.outer_count < SPLIT_ROWS and seconds > 2 * GRAIN_SECONDS)
 
 

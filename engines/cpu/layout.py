@@ -154,7 +154,7 @@ class Variant:
     row_rank: int
     kinds: tuple[StrideClass, ...]
     loops: tuple[int, ...]  # which loop each axis-dependent node runs along, −1 where its axis has size 1
-    schedule: Literal["row", "tile", "column"]
+    schedule: Literal["row", "split", "tile", "column"]
 
 
 @dataclass(frozen=True, slots=True)

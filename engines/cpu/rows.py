@@ -1,4 +1,4 @@
-"""Row kernels: vectors run along the row. One text serves two schedules with one tree.
+"""Row kernels: vectors run along the row, in one of three schedules with one tree.
 
 In: a Region and a Variant. Out: LLVM text with these entries, each ``void (ptr params, i64 begin, i64 end)``:
 
@@ -8,7 +8,7 @@ In: a Region and a Variant. Out: LLVM text with these entries, each ``void (ptr 
 
 ``tiles``     instead of ``row``, where an operand is contiguous along the last outer loop: see ``tiles``.
 
-``sweep`` and ``close`` together are the *split* schedule: one long row on all threads.
+``sweep`` and ``close`` together are the *split* schedule: one long row on all threads. The variant says which.
 
 A row's context is an array of words on the stack: addresses of each access's first element, outer indices, the row's
 number, then two words for each outer-level node.
@@ -149,10 +149,14 @@ class RowKernel:
             if one.reduces:
                 functions.append(self._close(p))
         functions.append(self._finish())
-        functions.append(tile_entry(self) if self.variant.schedule == "tile" else self._row())
-        if self.region.row_axes:
-            functions += [self._split_sweep(p) for p in range(len(self.phases.passes))]
-            functions += [self._split_close(p) for p, one in enumerate(self.phases.passes) if one.reduces]
+        match self.variant.schedule:
+            case "tile":
+                functions.append(tile_entry(self))
+            case "split":
+                functions += [self._split_sweep(p) for p in range(len(self.phases.passes))]
+                functions += [self._split_close(p) for p, one in enumerate(self.phases.passes) if one.reduces]
+            case _:
+                functions.append(self._row())
         return self.module.text(functions)
 
     # Functions of the outer level: scalar code.
