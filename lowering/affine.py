@@ -110,7 +110,9 @@ class Affine:
         steps: list[ViewStep] = []
         if not all(_whole(m) for m in self.axes):
             starts, strides = tuple(m.start for m in self.axes), tuple(m.step for m in self.axes)
-            steps.append(ViewStep("slice", Params(starts=starts, steps=strides, sizes=tuple(m.size for m in self.axes))))
+            steps.append(
+                ViewStep("slice", Params(starts=starts, steps=strides, sizes=tuple(m.size for m in self.axes)))
+            )
         kept = [m for m in self.axes if m.target != DROPPED]
         if len(kept) != len(self.axes):
             steps.append(ViewStep("reshape", Params(shape=tuple(m.size for m in kept))))

@@ -1,4 +1,4 @@
-"""Run-time checks: what an engine found goes in (instruction, value), the error or warning that the user meets comes out."""
+"""Run-time checks: what an engine found goes in (instruction, value), the error or warning for the user comes out."""
 
 from __future__ import annotations
 
@@ -50,11 +50,10 @@ def _call(text: str) -> None:
     handler = np.geterrcall()
     if handler is None:
         return
-    write = getattr(handler, "write", None)
-    if write is not None:
-        write(f"Warning: {text}\n")
-    else:
+    if callable(handler):
         handler("divide by zero", 1)
+    else:
+        handler.write(f"Warning: {text}\n")
 
 
 def _warn(text: str, instruction: Instruction) -> None:

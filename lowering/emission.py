@@ -13,7 +13,7 @@ from tenferro.lowering.clusters import Cluster, Clusters, Level
 from tenferro.lowering.exec_program import ExecProgram, Instruction, Slot, Source
 from tenferro.lowering.masks import Conditions
 from tenferro.lowering.needs import Needs, is_inside
-from tenferro.lowering.references import Reference, References
+from tenferro.lowering.references import References
 from tenferro.lowering.region import (
     Access,
     Apply,

@@ -116,7 +116,10 @@ def validate(program: ExecProgram) -> None:
     for i in program.inputs:
         write(i.slot, f"input {i.name}")
     for where, instruction in enumerate(program.instructions):
-        if not len(instruction.outputs) == len(instruction.types) == len(instruction.extents) or not instruction.outputs:
+        if (
+            not len(instruction.outputs) == len(instruction.types) == len(instruction.extents)
+            or not instruction.outputs
+        ):
             fail(where, "outputs, types and extents differ in number")
         if len(instruction.last_use) != len(instruction.inputs):
             fail(where, "last_use and inputs differ in number")

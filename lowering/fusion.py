@@ -10,7 +10,7 @@ import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from tenferro.lowering.clusters import Cluster, Clusters, find, fuses, is_iota
+from tenferro.lowering.clusters import Cluster, Clusters, fuses, is_iota
 from tenferro.lowering.emission import Context, RegionBuilder, fill_region
 from tenferro.lowering.exec_program import ExecProgram, Instruction, Slot
 from tenferro.lowering.masks import lane_conditions
@@ -18,7 +18,7 @@ from tenferro.lowering.needs import is_inside, needs
 from tenferro.lowering.plan import AdoptStep, CallStep, Plan, RegionStep, Step, ViewStep
 from tenferro.lowering.references import References
 from tenferro.lowering.region import Load, Region
-from tenferro.tracer.op import Contraction, Update, View
+from tenferro.tracer.op import Update, View
 from tenferro.tracer.ops import library
 
 
@@ -179,7 +179,7 @@ class _Scheduler:
             for k, d in enumerate(self.drafts)
         ]
         for k, d in enumerate(self.drafts):
-            waits[k] |= {self._adopter(slot, writer) for slot in d.reads if slot < 0} - {k}
+            waits[k] |= {writer[slot] for slot in d.reads if slot < 0} - {k}
         followers: list[list[int]] = [[] for _ in self.drafts]
         for k, others in enumerate(waits):
             for other in others:
@@ -200,9 +200,6 @@ class _Scheduler:
             if isinstance(o, Slot):
                 self._make_view(o.index)
         return self.steps
-
-    def _adopter(self, slot: int, writer: dict[int, int]) -> int:
-        return writer[slot]
 
     def _memory(self, slot: int) -> Iterable[int]:
         """The slot whose step makes the memory behind ``slot``."""

@@ -1,4 +1,4 @@
-"""Which lanes of a checked operation count: an ExecProgram goes in, the ``where`` conditions of each checked one come out.
+"""Which lanes of a checked operation count. In: an ExecProgram. Out: the ``where`` conditions of each checked one.
 
 A lane counts if it reaches a result. A value reaches one through every use, except that a ``where`` discards its second
 operand where the condition is False and its third where it is True. The conditions of a value are those that *all* of

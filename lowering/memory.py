@@ -9,7 +9,20 @@ from dataclasses import dataclass
 
 from tenferro.lowering.plan import AdoptStep, CallStep, Plan, RegionStep, Step, ViewStep
 from tenferro.lowering.references import References
-from tenferro.tracer.dims import DimExpr, Environment, Extent, Leaf, add, evaluate, leaf, maximum, mul, product, sub, substitute
+from tenferro.tracer.dims import (
+    DimExpr,
+    Environment,
+    Extent,
+    Leaf,
+    add,
+    evaluate,
+    leaf,
+    maximum,
+    mul,
+    product,
+    sub,
+    substitute,
+)
 from tenferro.tracer.ops import library
 from tenferro.tracer.program import Literal
 

@@ -77,7 +77,9 @@ def is_inside(clusters: Clusters, number: int, slot: int) -> bool:
     return owner is not None and mine is not None and inner in clusters.level and find(owner) is find(mine)
 
 
-def _count_reads(found: Needs, references: References, clusters: Clusters, number: int, instruction: Instruction) -> None:
+def _count_reads(
+    found: Needs, references: References, clusters: Clusters, number: int, instruction: Instruction
+) -> None:
     if not fuses(instruction):
         return
     for source in instruction.inputs:
@@ -105,7 +107,12 @@ def _choose_virtual(found: Needs, program: ExecProgram, references: References, 
         if is_iota(instruction):
             found.virtual.add(slot)
         elif slot in found.reads and slot not in found.reshaped and clusters.level.get(slot) is Level.ROW:
-            if _is_window(instruction) and found.reads[slot] == 1 and slot not in inside_uses and slot not in found.dropped:
+            if (
+                _is_window(instruction)
+                and found.reads[slot] == 1
+                and slot not in inside_uses
+                and slot not in found.dropped
+            ):
                 found.virtual.add(slot)
             elif _is_cheap(found, references, clusters, number, instruction):
                 found.virtual.add(slot)
@@ -117,9 +124,7 @@ def _is_window(instruction: Instruction) -> bool:
     return isinstance(form, Indexed) and form.kind in ("pad", "concatenate") and fuses(instruction)
 
 
-def _is_cheap(
-    found: Needs, references: References, clusters: Clusters, number: int, instruction: Instruction
-) -> bool:
+def _is_cheap(found: Needs, references: References, clusters: Clusters, number: int, instruction: Instruction) -> bool:
     """One load that is no wider than the result, and few native operations on it."""
     form, slot = instruction.op.form, instruction.outputs[0].index
     if not isinstance(form, Pointwise) or form.cost > CHEAP or form.check is not None:

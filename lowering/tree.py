@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 CHUNK_STEPS = 128
-"""Steps of a chunk: 16 kB of either float dtype, so that a second pass over a chunk finds it in the first-level cache."""
+"""Steps of a chunk: 16 kB of either float dtype, so that a second pass over a chunk finds it in the nearest cache."""
 
 
 def accumulator(dtype: np.dtype[Any]) -> np.dtype[Any]:

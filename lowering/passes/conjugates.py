@@ -47,5 +47,7 @@ def _rule(rewriter: Rewriter, operation: Operation) -> Operand | None:
     if operation.op in BLIND:
         return rewriter.emit(operation.op, inner.inputs, operation.line, **operation.params)
     if operation.op is pointwise.imag:
-        return rewriter.emit(pointwise.negative, (rewriter.emit(pointwise.imag, inner.inputs, operation.line),), operation.line)
+        return rewriter.emit(
+            pointwise.negative, (rewriter.emit(pointwise.imag, inner.inputs, operation.line),), operation.line
+        )
     return None

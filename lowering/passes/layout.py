@@ -49,7 +49,11 @@ def _view(rewriter: Rewriter, operation: Operation) -> Operand | None:
         if inner.op is operation.op:
             return _twice(rewriter, operation, inner)
         if operation.op is layout.reshape and _only_inserts_ones(inner):
-            return source if source.type.shape == shape else rewriter.emit(layout.reshape, (source,), operation.line, shape=shape)
+            return (
+                source
+                if source.type.shape == shape
+                else rewriter.emit(layout.reshape, (source,), operation.line, shape=shape)
+            )
     if operation.op is layout.reshape:
         moved = ones_moved(x.type.shape, shape)
         if moved is not None and DROPPED not in moved:

@@ -148,9 +148,7 @@ class _Pusher:
     def _is_cheap_for_all(self, x: Value) -> bool:
         if self.chains[x.id].cost > CHEAP or x.id in self.pinned:
             return False
-        return all(
-            user >= 0 and isinstance(self.program.operations[user].op.form, View) for user in self.users[x.id]
-        )
+        return all(user >= 0 and isinstance(self.program.operations[user].op.form, View) for user in self.users[x.id])
 
     # The new program
 

@@ -42,7 +42,7 @@ class Rewriter:
             return
         inputs = self.operands(operation)
         first = operation.outputs[0].id
-        if first == self.n_values and all([a is b for a, b in zip(inputs, operation.inputs, strict=True)]):
+        if first == self.n_values and all(a is b for a, b in zip(inputs, operation.inputs, strict=True)):
             new = operation
         else:
             outputs = tuple([Value(self.n_values + k, v.type) for k, v in enumerate(operation.outputs)])

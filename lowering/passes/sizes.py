@@ -6,11 +6,11 @@ The guards themselves stay as they were traced.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from tenferro.tracer.dims import DimExpr, Extent, Leaf, leaves, mul, sub, substitute
+from tenferro.tracer.dims import DimExpr, Extent, Leaf, leaf, leaves, mul, sub, substitute
 from tenferro.tracer.program import (
     ArrayType,
     DimScalar,
@@ -37,12 +37,12 @@ def _solve(guards: tuple[ShapeGuard, ...]) -> dict[Leaf, Extent]:
     for guard in guards:
         if guard.relation != "==" or not guard.holds:
             continue
-        difference = substitute(sub(guard.lhs, guard.rhs), lambda leaf: known.get(leaf, _alone(leaf)))
+        difference = _replaced(sub(guard.lhs, guard.rhs), known)
         solved = _isolate(difference)
         if solved is None:
             continue
         gone, value = solved
-        known = {k: substitute(v, lambda leaf: value if leaf == gone else _alone(leaf)) for k, v in known.items()}  # noqa: B023
+        known = {k: _replaced(v, {gone: value}) for k, v in known.items()}
         known[gone] = value
     return known
 
@@ -61,17 +61,19 @@ def _isolate(difference: Extent) -> tuple[Leaf, Extent] | None:
     return None
 
 
-def _alone(leaf: Leaf) -> Extent:
-    from tenferro.tracer.dims import leaf as expression
+def _alone(found: Leaf) -> Extent:
+    return leaf(found.kind, found.index, found.axis)
 
-    return expression(leaf.kind, leaf.index, leaf.axis)
+
+def _replaced(extent: Extent, known: Mapping[Leaf, Extent]) -> Extent:
+    return substitute(extent, lambda found: known.get(found, _alone(found)))
 
 
 class _Substitution:
     """Applies a solution to every size of a program."""
 
     def __init__(self, known: dict[Leaf, Extent]) -> None:
-        self.replace: Callable[[Leaf], Extent] = lambda leaf: known.get(leaf, _alone(leaf))
+        self.known = known
         self.memo: dict[DimExpr, Extent] = {}
 
     def program(self, program: SemanticProgram) -> SemanticProgram:
@@ -105,7 +107,7 @@ class _Substitution:
         if isinstance(extent, int):
             return extent
         if extent not in self.memo:
-            self.memo[extent] = substitute(extent, self.replace)
+            self.memo[extent] = _replaced(extent, self.known)
         return self.memo[extent]
 
     def param(self, value: Any) -> Any:

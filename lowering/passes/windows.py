@@ -1,5 +1,5 @@
 """Push windows to loads: a pad of a pointwise result that nothing else uses becomes a select between the pointwise
-operation on padded operands and the fill. The padded operands are loads with windows, so the inner result needs no array.
+operation on padded operands and the fill. Padded operands are loads with windows, so the inner result needs no array.
 """
 
 from __future__ import annotations
@@ -91,9 +91,7 @@ class _Pusher:
         valid = self.rewriter.emit(layout.pad, (everywhere, Literal(False, BOOL)), line, **params)
         return self.rewriter.emit(pointwise.where, (valid, inner, fill), line)
 
-    def _operand(
-        self, x: Operand, padded: dict[int, Operand], params: Params, line: SourceLine | None
-    ) -> Operand:
+    def _operand(self, x: Operand, padded: dict[int, Operand], params: Params, line: SourceLine | None) -> Operand:
         if not isinstance(x, Value) or not x.type.rank:
             return self.rewriter.operand(x)
         if x.id in padded:

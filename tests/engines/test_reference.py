@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import sys
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "lowering"))
-from programs import BOOL, F64, I64, Builder, heat, layer_norm, number, size, softmax
 
 from tenferro.engines.reference import ReferenceEngine
 from tenferro.lowering import lower
@@ -19,6 +15,7 @@ from tenferro.lowering.tree import tree_sum
 from tenferro.tracer.dims import Leaf, leaf
 from tenferro.tracer.errors import BoundsError, DivisionError
 from tenferro.tracer.program import ArrayType, ProgramInput, SemanticProgram, Value
+from tests.lowering.programs import BOOL, F64, I64, Builder, heat, layer_norm, number, size, softmax
 
 N = leaf("extent", 0, 0)
 
@@ -151,7 +148,9 @@ class TestBounds:
         with pytest.raises(BoundsError) as error:
             run(self.program(), np.zeros((2, 3)), np.array([0, bad, 99]))
         text = str(error.value)
-        assert text.startswith(f"take: indices contain {bad}; axis 1 has 3 elements") and text.endswith("(at user.py:1)")
+        assert text.startswith(f"take: indices contain {bad}; axis 1 has 3 elements") and text.endswith(
+            "(at user.py:1)"
+        )
         assert isinstance(error.value, IndexError)
 
     def test_the_next_run_works(self) -> None:
@@ -186,7 +185,10 @@ class TestDivision:
         assert str(warning.message).startswith(f"{op}: divisor 0 under the dividend 8;")
 
     def test_it_raises_where_asked(self) -> None:
-        with np.errstate(divide="raise"), pytest.raises(DivisionError, match=r"dividend 8; .* \(at user.py:1\)") as error:
+        with (
+            np.errstate(divide="raise"),
+            pytest.raises(DivisionError, match=r"dividend 8; .* \(at user.py:1\)") as error,
+        ):
             run(self.program(), self.X, self.Y)
         assert isinstance(error.value, FloatingPointError) and isinstance(error.value, ZeroDivisionError)
 
@@ -216,7 +218,12 @@ class TestDivision:
     def test_floats_divide_by_zero_in_silence(self) -> None:
         b = Builder()
         x = b.input("x", 1)
-        (out,) = run(b.finish(b.floor_divide(x, number(0.0)), ), np.array([1.0]))
+        (out,) = run(
+            b.finish(
+                b.floor_divide(x, number(0.0)),
+            ),
+            np.array([1.0]),
+        )
         assert np.isinf(out[0]) or np.isnan(out[0])
 
 

@@ -1,4 +1,4 @@
-"""Runs a Plan with NumPy straight from the definitions in ``tenferro.lowering.region`` and ``.plan``: an oracle for fusion.
+"""Runs a Plan with NumPy straight from the definitions in ``lowering/region.py`` and ``plan.py``: an oracle for fusion.
 
 Every node is evaluated over its whole level. Freed slots are taken away, and a stolen base is overwritten with rubbish
 as soon as its update has run, so that a wrong lifetime shows as a wrong result.
@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from tenferro.lowering.plan import AdoptStep, CallStep, Plan, RegionStep, ViewStep
-from tenferro.lowering.region import Apply, Gather, Iota, Load, Reduce, Region, Uniform, Valid
-from tenferro.lowering.region import ViewStep as RegionView
 from tenferro.lowering.exec_program import Slot
+from tenferro.lowering.plan import AdoptStep, CallStep, Plan, RegionStep, ViewStep
+from tenferro.lowering.region import Apply, Gather, Iota, Load, Reduce, Region, Uniform, Valid, ViewStep as RegionView
 from tenferro.lowering.tree import tree_moments, tree_sum
 from tenferro.tracer.dims import DimExpr, Leaf, evaluate, evaluate_shape
 from tenferro.tracer.op import Library
@@ -85,7 +84,7 @@ class Run:
                     self.slots[slot.index] = np.array(array)
                 if isinstance(i.op.form, Library):
                     for output, axis in i.op.form.runtime_extents:
-                        leaf = i.types[output].shape[axis].terms[0][0][0].leaf
+                        leaf: Any = i.types[output].shape[axis].terms[0][0][0].leaf
                         self.env[leaf] = self.slots[i.outputs[output].index].shape[axis]
 
     def viewed(self, array: Any, views: Sequence[RegionView]) -> Any:

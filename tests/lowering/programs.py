@@ -1,4 +1,4 @@
-"""Hand-built SemanticPrograms for the lowering tests: a builder that broadcasts and names axes as the API layer does."""
+"""Hand-built SemanticPrograms for the lowering tests: a builder that broadcasts and names axes like the API layer."""
 
 from __future__ import annotations
 

@@ -6,11 +6,10 @@ import random
 from typing import Any
 
 import numpy as np
-from programs import BOOL, F64, I64, Builder, number
 
-from tenferro.tracer.dims import Leaf, add, evaluate_shape, floordiv, leaf, minimum, mul, sub
+from tenferro.tracer.dims import Leaf, add, evaluate_shape, floordiv, leaf, mul, sub
 from tenferro.tracer.program import SemanticProgram, Value
-from tenferro.tracer.ops.layout import box
+from tests.lowering.programs import F64, I64, Builder, number
 
 
 class Generator:
@@ -19,7 +18,10 @@ class Generator:
     def __init__(self, seed: int, length: int = 14) -> None:
         self.random = random.Random(seed)
         self.b = Builder(f"random{seed}")
-        self.sizes = {Leaf("extent", 0, 0): self.random.choice([1, 3, 4, 5]), Leaf("extent", 0, 1): self.random.choice([1, 2, 4, 6])}
+        self.sizes = {
+            Leaf("extent", 0, 0): self.random.choice([1, 3, 4, 5]),
+            Leaf("extent", 0, 1): self.random.choice([1, 2, 4, 6]),
+        }
         n, m = leaf("extent", 0, 0), leaf("extent", 0, 1)
         self.pool: list[Value] = [
             self.b.input("x", 2, shape=(n, m)),
@@ -34,16 +36,19 @@ class Generator:
         fits = [
             v
             for v in self.pool
-            if v.type.dtype == dtype and (rank is None or v.type.rank == rank) and (shape is None or v.type.shape == shape)
+            if v.type.dtype == dtype
+            and (rank is None or v.type.rank == rank)
+            and (shape is None or v.type.shape == shape)
         ]
         return self.random.choice(fits[-6:] + fits[:2]) if fits else None
 
     def grow(self) -> None:
-        step = self.random.choice(
-            [self.unary, self.unary, self.binary, self.binary, self.binary, self.reduction, self.softmax, self.transpose, self.slice,
-             self.broadcast, self.expand, self.squeeze, self.flatten, self.pad, self.concatenate, self.take, self.update, self.update,
-             self.where, self.iota, self.full, self.divide, self.matmul, self.cumsum, self.scalar, self.in_place]
-        )  # fmt: skip
+        steps = [
+            *[self.unary] * 2, *[self.binary] * 3, *[self.update] * 2, self.reduction, self.softmax, self.transpose,
+            self.slice, self.broadcast, self.expand, self.squeeze, self.flatten, self.pad, self.concatenate, self.take,
+            self.where, self.iota, self.full, self.divide, self.matmul, self.cumsum, self.scalar, self.in_place,
+        ]  # fmt: skip
+        step = self.random.choice(steps)
         x = self.pick()
         assert x is not None
         made = step(x)
@@ -157,7 +162,7 @@ class Generator:
         if not n or x.type.rank + index.type.rank > 4:
             return None
         last = sub(x.type.shape[axis], 1)
-        from programs import size
+        from tests.lowering.programs import size
 
         top = number(last, I64) if isinstance(last, int) else size(last, I64)
         index = self.b.maximum(self.b.minimum(index, top), number(0, I64))
@@ -219,6 +224,3 @@ class Generator:
         shapes = [evaluate_shape(v.type.shape, self.sizes) for v in self.pool[:4]]
         arrays = [rng.normal(size=s) for s in shapes[:3]] + [rng.integers(-3, 4, shapes[3])]
         return self.b.finish(*outputs), arrays
-
-
-__all__ = ["BOOL", "Generator", "box", "minimum"]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from programs import F32, Builder, heat, layer_norm, number, softmax
 
 from tenferro import lowering
 from tenferro.lowering.checker import check
 from tenferro.tracer.errors import CheckError
 from tenferro.tracer.program import ArrayType, Operation, Params, SemanticProgram, Value
+from tests.lowering.programs import F32, Builder, heat, layer_norm, number, softmax
 
 
 class Checking:
@@ -37,7 +37,9 @@ def test_a_wrong_type_is_shown_with_five_neighbours_each_side() -> None:
     lines = str(error.value).splitlines()
     assert "after test pass" in lines[0] and "stated as float32" in lines[0] and "derived as float64" in lines[0]
     assert [line.split(":")[0].split()[-1] for line in lines[1:]] == [str(k) for k in range(2, 13)]
-    assert [line for line in lines if line.startswith("->")] == [f"-> 7: {broken_at(program, 7, outputs=(out,)).operations[7]}  # user.py:8"]
+    assert [line for line in lines if line.startswith("->")] == [
+        f"-> 7: {broken_at(program, 7, outputs=(out,)).operations[7]}  # user.py:8"
+    ]
 
 
 def test_reading_before_definition() -> None:
@@ -93,6 +95,8 @@ def test_simplify_blames_the_pass(monkeypatch: pytest.MonkeyPatch) -> None:
         kept: tuple[Operation, ...] = program.operations[1:]
         return replace(program, operations=kept)
 
-    monkeypatch.setattr(lowering, "PASSES", [*lowering.PASSES[:2], ("lose the first", lose_first), *lowering.PASSES[2:]])
+    monkeypatch.setattr(
+        lowering, "PASSES", [*lowering.PASSES[:2], ("lose the first", lose_first), *lowering.PASSES[2:]]
+    )
     with pytest.raises(CheckError, match="malformed after lose the first"):
         lowering.simplify(softmax(), Checking())

@@ -7,8 +7,14 @@ import time
 
 import numpy as np
 import pytest
-from interpreter import Run
-from programs import (
+
+from tenferro.lowering import lower
+from tenferro.lowering.plan import AdoptStep, CallStep, Plan, RegionStep, ViewStep
+from tenferro.lowering.region import Apply, Gather, Iota, Load, Reduce, Region, Valid
+from tenferro.tracer.dims import add, leaf, mul, sub
+from tenferro.tracer.program import SemanticProgram, Value
+from tests.lowering.interpreter import Run
+from tests.lowering.programs import (
     BOOL,
     F64,
     I64,
@@ -23,12 +29,6 @@ from programs import (
     var_all,
     x_plus_xt,
 )
-
-from tenferro.lowering import lower
-from tenferro.lowering.plan import AdoptStep, CallStep, Plan, RegionStep, ViewStep
-from tenferro.lowering.region import Apply, Gather, Iota, Load, Reduce, Region, Valid
-from tenferro.tracer.dims import add, leaf, mul, sub
-from tenferro.tracer.program import SemanticProgram, Value
 
 F16 = np.dtype("float16")
 N, M = leaf("extent", 0, 0), leaf("extent", 0, 1)
@@ -464,7 +464,9 @@ def reductions(length: int) -> SemanticProgram:
 
 
 class TestLinear:
-    @pytest.mark.parametrize("make", [chain, reductions, lambda n: in_place_loop(n // 3)], ids=["chain", "rows", "loop"])
+    @pytest.mark.parametrize(
+        "make", [chain, reductions, lambda n: in_place_loop(n // 3)], ids=["chain", "rows", "loop"]
+    )
     def test_twice_the_operations_take_about_twice_the_time(self, make) -> None:
         def seconds(length: int) -> float:
             program = make(length)

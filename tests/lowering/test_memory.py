@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from programs import Builder, number, softmax
-
 from tenferro.lowering import lower
 from tenferro.lowering.memory import memory
 from tenferro.tracer.dims import Leaf, leaf
 from tenferro.tracer.program import SemanticProgram
+from tests.lowering.programs import Builder, number, softmax
 
 ENV = {Leaf("extent", 0, 0): 10, Leaf("extent", 0, 1): 20}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from programs import BOOL, F32, F64, I64, Builder, heat, layer_norm, number, size, softmax
 
 from tenferro.lowering import PASSES, simplify
 from tenferro.lowering.checker import check
@@ -19,6 +18,7 @@ from tenferro.lowering.passes.sizes import unify_sizes
 from tenferro.lowering.passes.windows import push_windows
 from tenferro.tracer.dims import leaf
 from tenferro.tracer.program import Literal, Operand, SemanticProgram, ShapeGuard
+from tests.lowering.programs import BOOL, F32, F64, I64, Builder, heat, layer_norm, number, size, softmax
 
 F16, C128 = np.dtype("float16"), np.dtype("complex128")
 
@@ -177,7 +177,9 @@ class TestAlgebra:
         program = b.finish(b.multiply(b.add(ones, ones), s))
         assert names(simplify_algebra(program)) == names(program)
 
-    @pytest.mark.parametrize(("value", "inverse"), [(4.0, 0.25), (0.5, 2.0), (-2.0, -0.5), (2.0**-1074, None), (3.0, None)])
+    @pytest.mark.parametrize(
+        ("value", "inverse"), [(4.0, 0.25), (0.5, 2.0), (-2.0, -0.5), (2.0**-1074, None), (3.0, None)]
+    )
     def test_division_by_a_power_of_two(self, value: float, inverse: float | None) -> None:
         b = Builder()
         x = b.input("x", 1)
@@ -423,5 +425,3 @@ class TestConjugates:
         x = b.input("x", 1, C128)
         program = b.finish(b.conjugate(b.add(x, x)))
         assert names(sink_conjugates(program)) == ["add", "conjugate"]
-
-

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-
 import numpy as np
 import pytest
-
-from interpreter import Run
-from random_program import Generator
 
 from tenferro.engines.reference import ReferenceEngine
 from tenferro.lowering import lower, simplify
 from tenferro.lowering.checker import check
 from tenferro.lowering.plan import Plan
 from tenferro.lowering.stage import stage
+from tests.lowering.interpreter import Run
+from tests.lowering.random_program import Generator
 
 
 class Checking:

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from programs import F64, Builder, heat, layer_norm, number, size, softmax
 
 from tenferro.engines.reference import ReferenceEngine
 from tenferro.lowering import lower
@@ -15,6 +14,7 @@ from tenferro.lowering.stage import stage
 from tenferro.tracer.dims import leaf
 from tenferro.tracer.errors import CheckError
 from tenferro.tracer.program import SemanticProgram
+from tests.lowering.programs import F64, Builder, heat, layer_norm, number, size, softmax
 
 
 def ops(program: ExecProgram) -> list[str]:
