@@ -273,7 +273,7 @@ def asarray(x: Any, dtype: Any = None, *, copy: bool | None = None, engine: Engi
     if current_trace() is not None:
         from tenferro.tracer.api.record import API
 
-        return API["asarray"].function(x, dtype)  # type: ignore[no-any-return]
+        return API["array" if copy else "asarray"].function(x, dtype)  # type: ignore[no-any-return]
     if isinstance(x, Array) and dtype is None and not copy:
         return x if engine is None else x.to(engine)
     where = x._engine if isinstance(x, Array) and engine is None else None

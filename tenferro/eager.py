@@ -135,6 +135,8 @@ def call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         raise AttributeError(f"{name}: tenferro has no such function{at(user_line())}")
     if current_trace() is not None:
         return record.function(*args, **kwargs)
+    if name == "copyto":
+        return _copyto(*args, **kwargs)
     if record.view:
         return _view(record, args, kwargs)
     if not record.arrays:
@@ -226,8 +228,6 @@ def function_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: d
         from tenferro.tracer.dispatch import array_function
 
         return array_function(function, args, kwargs)
-    if function is np.copyto:
-        return _copyto(*args, **kwargs)
     found = BY_NUMPY.get(function)
     name = found.name if found is not None else _ALIASES.get(function.__name__, function.__name__)
     if name not in API:

@@ -14,7 +14,7 @@ import numpy as np
 
 from tenferro.lowering.region import Apply, Region
 from tenferro.tracer.op import Pointwise
-from tenferro.tracer.scalar.builder import Complex, Dtype, Value, Values
+from tenferro.tracer.scalar.builder import CallSize, Complex, Dtype, Value, Values
 
 BOOL = np.dtype(np.bool_)
 _COMPARISONS = ("lt", "le", "eq", "ne")
@@ -96,7 +96,7 @@ class TextBuilder:
         self._block("do:", lambda: tuple(body(*state)))
         return state
 
-    def call(self, name: str, function: Callable[..., Values], *args: Value, compact: bool = False) -> Values:
+    def call(self, name: str, function: Callable[..., Values], *args: Value, size: CallSize = "usual") -> Values:
         key = f"{name}.{'.'.join(a.dtype.name for a in args)}"
         inner = TextBuilder(self.functions, indent=1)
         parameters = tuple(Name(f"x{k}", a.dtype) for k, a in enumerate(args))

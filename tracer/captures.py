@@ -12,11 +12,13 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import islice
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
 
+from tenferro.tracer.attributes import attributes_read
 from tenferro.tracer.errors import TraceError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.signature import static_key
@@ -41,6 +43,19 @@ class Place:
 
     def item(self, key: Any) -> Place:
         return Place(self.root, (*self.steps, ("item", key)), f"{self.text}[{key!r}]")
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Tells places apart that read alike: a closure's ``x`` and a global ``x``."""
+        match self.root:
+            case Self():
+                return (Self, self.steps)
+            case Held(value):
+                return (id(value), self.steps)
+            case (namespace, name):
+                return (id(namespace), name, self.steps)
+            case cell:
+                return (id(cell), self.steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +148,8 @@ def _roots(function: FunctionType) -> Iterator[Found]:
     yield from (Found(Place(cell, (), name), _contents(cell)) for name, cell in _cells(function))
 
 
-def _children(found: Found) -> Iterator[Found]:
+def _children(found: Found, names: frozenset[str] | None, package: str) -> Iterator[Found]:
+    """What stands in a container or an object. ``names``: the attributes of ``self`` that count, None for all."""
     value, place = found.value, found.place
     if isinstance(value, tuple | list):
         yield from (Found(place.item(k), v) for k, v in enumerate(value))
@@ -142,32 +158,44 @@ def _children(found: Found) -> Iterator[Found]:
     elif isinstance(value, FunctionType) and not isinstance(place.root, tuple):
         # A helper in a closure is part of the function as written; a global helper is not.
         yield from (Found(Place(cell, (), name), _contents(cell)) for name, cell in _cells(value))
-    elif _is_plain_object(value):
+    elif isinstance(place.root, Self | Held) and not place.steps and hasattr(value, "__dict__"):
+        yield from (Found(place.attribute(k), v) for k, v in vars(value).items() if names is None or k in names)
+    elif _is_plain_object(value, package):
         yield from (Found(place.attribute(k), v) for k, v in vars(value).items())
 
 
-def _is_plain_object(value: Any) -> bool:
-    if isinstance(value, type | ModuleType | FunctionType | MethodType | np.ndarray | np.generic):
+def _is_plain_object(value: Any, package: str) -> bool:
+    """Whether an object is opened: one of the user's own classes, or a namespace. Loggers, figures and models of other
+    packages change for reasons of their own."""
+    if isinstance(value, type | ModuleType | FunctionType | MethodType) or not hasattr(value, "__dict__"):
         return False
-    return hasattr(value, "__dict__") and not type(value).__module__.startswith(("tenferro", "numpy", "builtins"))
+    return type(value).__module__.split(".")[0] in (package, "__main__", "types", "argparse")
 
 
 def walk(function: Callable[..., Any], receiver: Any = None) -> list[Found]:
     """Everything that the function can reach, nearest first, at most ``MAX_PLACES`` places."""
     plain, level = plain_function(function)
-    level += list(_roots(plain)) if plain is not None else []
     if receiver is not None:
         level.append(Found(Place(Self(), (), "self"), receiver))
+    package = getattr(function, "__module__", None) or ""
+    names = None
+    if plain is not None:
+        package = plain.__module__ or ""
+        owner = next((f.value for f in level if f.place.text == "self"), None)
+        names = attributes_read(plain, type(owner)) if owner is not None else None
+        level += _roots(plain)
+    package = package.split(".")[0]
     found: list[Found] = []
     seen: set[int] = set()
     for _ in range(MAX_DEPTH + 1):
         found += level
         inner: list[Found] = []
         for f in level:
-            if id(f.value) in seen or len(found) + len(inner) > MAX_PLACES:
+            room = MAX_PLACES - len(found) - len(inner)
+            if id(f.value) in seen or room <= 0:
                 continue
             seen.add(id(f.value))
-            inner += list(_children(f))
+            inner += islice(_children(f, names, package), room)
         level = inner
     return found
 
@@ -176,8 +204,8 @@ def walk(function: Callable[..., Any], receiver: Any = None) -> list[Found]:
 class Snapshot:
     """What was reachable when the trace began, so that what the trace itself changed can be told apart."""
 
-    scalars: dict[str, Any]
-    lengths: dict[str, int]
+    scalars: dict[tuple[Any, ...], Any]
+    lengths: dict[tuple[Any, ...], int]
     generators: tuple[tuple[str, np.random.Generator, str], ...]
 
 
@@ -189,8 +217,8 @@ def snapshot(function: Callable[..., Any], receiver: Any = None) -> Snapshot:
     """To be taken before the trace."""
     found = walk(function, receiver)
     return Snapshot(
-        {f.place.text: static_key(f.value) for f in found if _is_scalar(f.value)},
-        {f.place.text: len(f.value) for f in found if isinstance(f.value, _PARTS)},
+        {f.place.key: static_key(f.value) for f in found if _is_scalar(f.value)},
+        {f.place.key: len(f.value) for f in found if isinstance(f.value, _PARTS)},
         tuple((f.place.text, f.value, _generator_state(f.value)) for f in found if _is_generator(f.value)),
     )
 
@@ -313,7 +341,7 @@ def captures(
         if place is None and base is not None and id(base) in by_id:
             # A view that the function took: another array in that place must be viewed anew.
             guards.append(Guard(by_id[id(base)].place, "is", base))
-    unique = {(g.place.text, g.relation): g for g in guards}
+    unique = {(g.place.key, g.relation): g for g in guards}
     kept = tuple(unique.values())
     return Captures(kept, tuple(sources), _reader(kept, sources))
 
@@ -321,10 +349,10 @@ def captures(
 def _guard(f: Found, before: Snapshot) -> Guard | None:
     """None for what needs no guard, and for what the trace itself changed."""
     if _is_scalar(f.value):
-        unchanged = before.scalars.get(f.place.text, _MISSING) == static_key(f.value)
+        unchanged = before.scalars.get(f.place.key, _MISSING) == static_key(f.value)
         return Guard(f.place, "equals", f.value) if unchanged else None
     if isinstance(f.value, _PARTS):
-        unchanged = before.lengths.get(f.place.text) == len(f.value)
+        unchanged = before.lengths.get(f.place.key) == len(f.value)
         return Guard(f.place, "length", len(f.value)) if unchanged else None
     if isinstance(f.value, FunctionType):
         return Guard(f.place, "is", f.value)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import logging
+
 import numpy as np
 import pytest
 
@@ -114,6 +117,70 @@ def test_self():
     assert c.read(a)[0] is a.w and c.read(b)[0] is b.w
     b.rate = 2.0
     assert c.read(b) is None and c.read(a) is not None
+
+
+class Trainer:
+    def __init__(self):
+        self.rate, self.steps, self.losses, self.w = 0.5, 0, [], np.ones(2)
+
+    @property
+    def doubled(self):
+        return 2 * self.rate
+
+    def scale(self, x):
+        return x * self.doubled
+
+    def step(self, x):
+        return self.scale(x) + self.w
+
+    def escapes(self, x):
+        return x * vars(self)["rate"]
+
+
+def test_attributes_that_the_method_does_not_read_are_no_guards():
+    trainer = Trainer()
+    c = taken(Trainer.step, [trainer.w], trainer)
+    trainer.steps += 1
+    trainer.losses.append(0.25)
+    assert c.read(trainer)[0] is trainer.w
+    trainer.rate = 0.25
+    assert c.read(trainer) is None and c.failing(trainer).text == "self.rate == 0.5"
+
+
+def test_self_that_goes_elsewhere_guards_every_attribute():
+    trainer = Trainer()
+    c = taken(Trainer.escapes, [], trainer)
+    trainer.rate = 0.25
+    assert c.read(trainer) is None
+
+
+def test_objects_of_other_packages_are_left_alone():
+    log = logging.getLogger("tenferro-tests")
+
+    def f(x):
+        log.debug("tracing")
+        return x
+
+    c = taken(f)
+    log.setLevel(logging.ERROR)
+    assert c.read(None) == []
+
+
+def test_callable_objects_and_partials():
+    class Scaled:
+        def __init__(self):
+            self.k = 2.0
+
+        def __call__(self, x):
+            return x * self.k
+
+    scaled = Scaled()
+    c = taken(scaled)
+    assert c.read(None) == []
+    scaled.k = 3.0
+    assert c.read(None) is None
+    array = np.ones(2)
+    assert taken(functools.partial(lambda a, b: a + b, b=array), [array]).read(None)[0] is array
 
 
 def test_generator_that_moved():
