@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenferro.tracer.api.methods import ArrayMethods
-from tenferro.tracer.at import At
 from tenferro.tracer.errors import DtypeError, LoweringError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.signature import AnyArray, as_native, register_wrapper
@@ -69,11 +68,6 @@ class Array(ArrayMethods):
     @property
     def strides(self) -> tuple[int, ...]:
         return self._data.strides
-
-    @property
-    def at(self) -> At:
-        """``x.at[i].set(v)``, ``.add(v)`` and so on: a changed copy."""
-        return At(self)
 
     # -- where it is -------------------------------------------------------------------------------------------------
 

@@ -78,10 +78,12 @@ class EagerFunction:
 def _jitted(record: ApiFunction, names: tuple[str, ...], static: dict[str, Any]) -> JitFunction:
     parameters = inspect.signature(record.function).parameters
     leading = [n for n, p in parameters.items() if p.kind is p.POSITIONAL_ONLY]
+    rest = next((n for n, p in parameters.items() if p.kind is p.VAR_POSITIONAL), "")
 
     def function(*arrays: Any) -> Any:
         values = dict(zip(names, arrays, strict=True)) | static
-        return record.function(*[values.pop(n) for n in leading if n in values], **values)
+        first = [values.pop(n) for n in leading if n in values]
+        return record.function(*first, *values.pop(rest, ()), **values)
 
     function.__name__ = function.__qualname__ = record.name
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD

@@ -107,6 +107,16 @@ def test_at(x):
         x.at[5].set(0)
 
 
+def test_at_inside_jit():
+    @tn.jit
+    def f(x, i):
+        return x.at[0].set(5), x.at[i].add(1.0), x
+
+    x = np.zeros(3)
+    first, second, same_x = f(x, np.array([1, 1, 2]))
+    assert first.tolist() == [5, 0, 0] and second.tolist() == [0, 2, 1] and same_x is x and x.tolist() == [0, 0, 0]
+
+
 def test_python_conversions(x):
     assert bool(x[0, 1]) and int(x[1, 1]) == 4 and float(x[1, 1]) == 4 and [1, 2, 3][tn.asarray(1)] == 2
     assert x.tolist() == [[0, 1, 2], [3, 4, 5]] and x[1, 2].item() == 5 and 4.0 in x
@@ -148,6 +158,9 @@ def test_namespace(x):
     assert type(tnp.exp(np.zeros(2))) is np.ndarray
     assert tnp.float32 is np.float32 and tnp.pi == np.pi and tnp.newaxis is None
     assert tnp.arange(3).tolist() == [0, 1, 2]
+    first, second = tnp.meshgrid(tnp.arange(2), tnp.arange(3))
+    assert first.tolist() == [[0, 1]] * 3 and second.tolist() == [[0, 0], [1, 1], [2, 2]]
+    assert isinstance(tnp.linspace(0, 1, 3), tn.Array)
 
 
 def test_namespace_inside_jit():

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tenferro.tracer.at import At
+
 
 class ArrayMethods:
     """NumPy's operators and methods. Shapes, dtypes and errors are those of the functions of the same names."""
@@ -249,6 +251,7 @@ class ArrayMethods:
 
     T = property(lambda self: self._call("transpose", self, None))
     mT = property(lambda self: self._call("matrix_transpose", self))
+    at = property(At, doc="``x.at[i].set(v)``, ``.add(v)`` and so on: a changed copy.")
     real = property(lambda self: self._call("real", self))
     imag = property(lambda self: self._call("imag", self))
 
