@@ -51,7 +51,8 @@ class Context:
 
 
 class RegionBuilder:
-    """Grows the nodes of one region. ``values``: the node of each slot that a member writes."""
+    """Grows the nodes of one region. ``values``: the node of each slot that a member writes. ``loaded``: slots that
+    members use as operands, as far as that matters."""
 
     def __init__(self, context: Context, cluster: Cluster) -> None:
         self.context = context
@@ -61,6 +62,7 @@ class RegionBuilder:
         self.outer: list[bool] = []
         self.memo: dict[Node, int] = {}
         self.values: dict[int, int] = {}
+        self.loaded: frozenset[int] = frozenset()
         self.stores: list[Store] = []
 
     # Nodes
@@ -308,7 +310,7 @@ class RegionBuilder:
         outer = all(self.outer[a] for a in args)
         mask: int | None = None
         for condition in sorted(self.context.conditions.get(number, ()), key=lambda c: (c.slot, c.holds)):
-            node = self.values.get(self.context.clusters.same_as.get(condition.slot, condition.slot))
+            node = self._condition(number, condition.slot, Level.OUTER if outer and self.row_axes else Level.ROW)
             if node is None or (outer and not self.outer[node]):
                 continue
             if not condition.holds:
@@ -317,6 +319,15 @@ class RegionBuilder:
                 node = self.add(Apply(pointwise.bitwise_and, Params(), (mask, node), BOOL, number))
             mask = node
         return mask
+
+    def _condition(self, number: int, slot: int, level: Level) -> int | None:
+        """The node of a condition that the region computes, or loads for the ``where`` itself."""
+        if is_inside(self.context.clusters, number, slot):
+            return self.values.get(self.context.clusters.same_as.get(slot, slot))
+        shape = self.context.references.types[slot].shape
+        if slot not in self.loaded or (level is Level.OUTER and shape == self.cluster.space):
+            return None
+        return self.operand(number, Slot(slot), level)
 
     def store(self, slot: int) -> None:
         node = self.values[slot]

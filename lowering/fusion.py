@@ -108,6 +108,9 @@ def _needed(context: Context, cluster: Cluster) -> list[int]:
 
 def _region(context: Context, cluster: Cluster, members: Sequence[int], name: str) -> Region:
     builder = RegionBuilder(context, cluster)
+    if any(context.conditions.get(n) for n in members):
+        sources = [s for n in members for s in context.program.instructions[n].inputs]
+        builder.loaded = frozenset(s.index for s in sources if isinstance(s, Slot))
     for number in _in_mask_order(context, members):
         builder.member(number)
     for number in members:
@@ -128,15 +131,20 @@ def _in_mask_order(context: Context, members: Sequence[int]) -> Sequence[int]:
     for n in members:
         sources = [s.index for s in context.program.instructions[n].inputs if isinstance(s, Slot)]
         waits[n] = {writer[same_as.get(s, s)] for s in sources if same_as.get(s, s) in writer}
-    reachable: dict[int, set[int]] = {}
     for n in members:
-        reachable[n] = set().union(*(reachable[m] | {m} for m in waits[n]))
-    for n in members:
-        for condition in context.conditions.get(n, ()):
-            other = writer.get(same_as.get(condition.slot, condition.slot))
-            if other is not None and other != n and n not in reachable[other]:
-                waits[n].add(other)
+        wanted = {same_as.get(c.slot, c.slot) for c in context.conditions.get(n, ())}
+        hanging = _followers(n, members, waits) if wanted else set()
+        waits[n] |= {writer[s] for s in wanted if s in writer} - hanging
     return _by_waits(members, waits)
+
+
+def _followers(first: int, members: Sequence[int], waits: dict[int, set[int]]) -> set[int]:
+    """``first`` and the members that depend on it."""
+    found = {first}
+    for n in members:
+        if not found.isdisjoint(waits[n]):
+            found.add(n)
+    return found
 
 
 def _by_waits(members: Sequence[int], waits: dict[int, set[int]]) -> list[int]:

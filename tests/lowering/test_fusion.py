@@ -431,8 +431,10 @@ class TestMasks:
         q = b.add(b.remainder(x, y), number(1, I64))
         region = only(b.finish(b.where(c, b.where(d, x, q), y)))
         (remainder,) = [n for n in region.nodes if isinstance(n, Apply) and n.op.name == "remainder"]
-        # c and d are inputs: no node of the region computes them before its uses, so both are loads there.
-        assert remainder.mask is None or str(region.nodes[remainder.mask]).startswith("bitwise_and")
+        assert remainder.mask is not None
+        mask = region.nodes[remainder.mask]
+        assert isinstance(mask, Apply) and mask.op.name == "bitwise_and"
+        assert [str(region.nodes[k]) for k in mask.args] == ["load s2", "invert(v3)"]
 
     def test_a_condition_on_the_quotient_itself_is_no_mask(self) -> None:
         b = Builder()
