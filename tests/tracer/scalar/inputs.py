@@ -58,7 +58,7 @@ def _boundary(name: str, dtype: np.dtype[Any], rng: np.random.Generator, count: 
             return np.asarray(n * (np.pi / 2) * (1 + rng.integers(-2, 3, count) * 2.0 ** -(info.nmant + 1)))
         case "tanh":
             centres = rng.choice([0.925, 0.5, 9.01, 19.06, 1.0], count) * rng.choice([-1, 1], count)
-            return centres * rng.uniform(0.97, 1.03, count)
+            return np.asarray(centres * rng.uniform(0.97, 1.03, count))
         case _:
             return 2.0 ** rng.integers(-20, 14, count) * (1 + rng.integers(-2, 3, count) * 2.0**-info.nmant)
 

@@ -116,6 +116,17 @@ def test_complex_against_mpmath(name: str, dtype: str) -> None:
         assert errors[worst] <= bound, f"{case}: {name}({z[worst]!r}) is off by {errors[worst]}"
 
 
+@pytest.mark.parametrize("name", ["exp", "sin", "cos"])
+def test_complex_results_in_range_whose_exponential_is_not(name: str) -> None:
+    angle = np.pi / 2 - np.array([0.01, 0.07])
+    z = 710.0 + 1j * angle if name == "exp" else angle + 710.5j
+    z = z if name != "sin" else np.pi / 2 - z.real + 1j * z.imag
+    got, true = compiled(function(name), [z.dtype])(z), exact_complex(name, z)
+    for a, t in zip(got.real, true, strict=True):
+        assert 0 < abs(t.real) < 1.7e308
+        assert abs(mpmath.mpf(float(a)) - t.real) <= 8 * np.finfo(float).eps * abs(t.real)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_complex_special_values(name: str) -> None:
     """Zeros, infinities and NaN as C99 annex G has them, which NumPy follows; signs that it leaves open may differ."""
