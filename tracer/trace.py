@@ -170,6 +170,15 @@ class Trace:
             self._count(line)
         return outputs
 
+    def producer(self, number: int) -> Operation | None:
+        """The operation whose result has this id; None for an input. Every op of the table has one result."""
+        index = number - len(self.inputs)
+        if number < 0 or index < 0:
+            return None
+        operation = self.operations[index]
+        assert operation.outputs[0].id == number
+        return operation
+
     def _count(self, line: SourceLine) -> None:
         count = self._line_counts[id(line)] = self._line_counts.get(id(line), 0) + 1
         if count == UNROLLED_LIMIT + 1:

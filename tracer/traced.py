@@ -19,6 +19,7 @@ from tenferro.tracer.dim import Dim, make_dim, shape_of
 from tenferro.tracer.dims import Extent, product
 from tenferro.tracer.errors import DtypeError, MutationError, ShapeError, TraceError
 from tenferro.tracer.lines import at, user_line
+from tenferro.tracer.pinning import pinned_value
 from tenferro.tracer.program import ArrayType, DimScalar, Literal, Operand
 from tenferro.tracer.trace import Trace, current_trace, is_tenferro_array
 
@@ -238,12 +239,16 @@ class TracedArray(ArrayMethods):
         return (self[k] for k in range(len(self)))
 
     def _number(self, asked: str) -> Any:
-        """The scalar itself where the trace has made it."""
-        self.live_trace()
-        known = self.known()
+        """The number itself where the trace has made it, or where it is made of sizes alone, which pins them."""
+        known = self._known_number()
         if known is None:
             raise complaints.concrete(asked)
         return known
+
+    def _known_number(self) -> Any:
+        trace = self.live_trace()
+        known = self.known()
+        return pinned_value(trace, self.read()) if known is None and not self.type.shape else known
 
     def __bool__(self) -> bool:
         return bool(self._number("bool"))
@@ -254,12 +259,14 @@ class TracedArray(ArrayMethods):
     def __float__(self) -> float:
         return float(self._number("float"))
 
+    def __round__(self, digits: int | None = None) -> Any:
+        return round(float(self._number("int"))) if digits is None else self.round(digits)
+
     def __complex__(self) -> complex:
         return complex(self._number("complex"))
 
     def __index__(self) -> int:
-        self.live_trace()
-        known = self.known()
+        known = self._known_number()
         if known is None:
             raise complaints.index()
         return known.__index__()

@@ -99,6 +99,22 @@ def test_what_needs_the_number_pins_the_size(use: Callable[[Any], Any]) -> None:
     assert guards(traced(f, np.ones(5))) == ["d0_0 == 5"]
 
 
+@pytest.mark.parametrize(
+    ("use", "expected"),
+    [
+        (lambda n: int(n / 2), 2), (lambda n: float(n * 0.5), 2.5), (lambda n: math.ceil(n / 2), 3),
+        (lambda n: n / 2 > 2, True),
+        (lambda n: int(np.ceil(n / 2)), 3), (lambda n: [0, 1, 2, 3][int(np.sqrt(n))], 2), (lambda n: round(n / 3), 2),
+    ],
+)  # fmt: skip
+def test_numbers_made_of_sizes_alone_pin_them(use: Callable[[Any], Any], expected: Any) -> None:
+    def f(x: Any) -> Any:
+        found = use(x.shape[0])
+        assert bool(found == expected)
+
+    assert guards(traced(f, np.ones(5))) == ["d0_0 == 5"]
+
+
 def test_len_and_iteration_pin() -> None:
     def f(x: Any) -> Any:
         assert len(x) == 2

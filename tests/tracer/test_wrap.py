@@ -38,7 +38,8 @@ def test_other_threads_get_numpys_own() -> None:
         thread = threading.Thread(target=lambda: found.extend([np.zeros(3), np.asarray([1]), np.random.rand(2)]))
         thread.start()
         thread.join()
-        assert type(np.zeros(3)) is TracedArray
+        made: Any = np.zeros(3)
+        assert type(made) is TracedArray
         return x
 
     traced(f, np.ones(2))

@@ -176,8 +176,8 @@ def _concrete_arange(trace: Trace, start: Any, stop: Any, step: Any, dtype: Any)
     numbers = [int(x) if type(x) is Dim else x for x in (start, stop, step)]
     if any(type(x) is TracedArray and x.known() is None for x in numbers):
         raise TraceError(
-            "arange: a traced bound; the number of elements must be known, as in numpy.linspace"
-            f"(a, b, n){at(user_line())}"
+            "arange: a traced bound; the number of elements must be known: sizes divide with //, numpy.linspace"
+            f"(a, b, n) takes traced bounds{at(user_line())}"
         )
     bounds: list[Any] = [np.asarray(x)[()] for x in numbers]
     return from_known(trace, np.arange(*bounds, dtype=dtype))

@@ -219,7 +219,7 @@ def _exponent(x: Any) -> Any:
         return x.item()
     if type(x) is TracedArray and not x.type.shape:
         known = x.known()
-        return None if known is None else known.item()
+        return None if known is None else known.item()  # a formula of sizes is no exponent: it would pin them unasked
     return None
 
 
