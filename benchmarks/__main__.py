@@ -105,6 +105,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     from benchmarks import report
     from benchmarks.cases import CASES
+    from benchmarks.gates import gate_rows
 
     if args.list:
         print("\n".join(f"{c.name:14} {c.formula}" for c in CASES.values()))
@@ -124,11 +125,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     print("\n".join(f"{k}: {v}" for k, v in made.machine.items()))
     print("versions: " + ", ".join(f"{k} {v}" for k, v in made.versions.items()) + "\n")
     print(report.text_table(report.rows(made, CASES)))
+    gates = gate_rows(made, CASES)
+    if len(gates) > 1:
+        print("\n" + report.text_table(gates))
     print("\n".join(["", *report.notes(made)]).rstrip())
     if args.json:
         args.json.write_text(report.to_json(made), encoding="utf-8")
     if args.markdown:
-        args.markdown.write_text(report.markdown(made, CASES), encoding="utf-8")
+        args.markdown.write_text(report.markdown(made, CASES, gates), encoding="utf-8")
 
 
 if __name__ == "__main__":

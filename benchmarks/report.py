@@ -178,7 +178,7 @@ def merge(reports: Sequence[Report]) -> Report:
     return Report(reports[-1].machine, versions, settings, [r for results in kept.values() for r in results])
 
 
-def markdown(report: Report, cases: Mapping[str, Case]) -> str:
+def markdown(report: Report, cases: Mapping[str, Case], gates: Sequence[Sequence[str]]) -> str:
     """The text of docs/benchmarks.md."""
     parts = [
         "# Benchmarks",
@@ -187,6 +187,9 @@ def markdown(report: Report, cases: Mapping[str, Case]) -> str:
         "\n".join(f"- {k}: {v}" for k, v in report.machine.items()),
         "Versions: " + ", ".join(f"{k} {v}" for k, v in report.versions.items()) + ".",
         markdown_table(rows(report, cases)),
+        "## Gates",
+        "What a run is measured against, as the project set it for itself.",
+        markdown_table(gates),
         "## Cases",
         "\n".join(f"- `{name}`: {cases[name].formula}" for name in dict.fromkeys(r.case for r in report.results)),
     ]

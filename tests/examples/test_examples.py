@@ -104,3 +104,50 @@ def test_an_unknown_case_is_named():
     )
     assert done.returncode != 0
     assert "axpi" in done.stderr
+
+
+LIARS = """
+import numpy as np
+from benchmarks.cases import CASES
+from benchmarks.gates import gate_rows
+from benchmarks.measure import run_case
+from benchmarks.peers.numpy_peer import NumpyPeer
+from benchmarks.report import Report, best_peer
+
+class Off(NumpyPeer):
+    name = "off"
+    def forms(self, case, inputs):
+        return {"one percent": lambda: case.function(*inputs) * np.float32(1.01)}
+
+class Wide(NumpyPeer):
+    name = "wide"
+    def forms(self, case, inputs):
+        return {"float64": lambda: case.function(*inputs).astype(np.float64)}
+
+class Absent(NumpyPeer):
+    name = "absent"
+    def forms(self, case, inputs):
+        raise RuntimeError("no toolchain")
+
+peers = [p(1) for p in (NumpyPeer, Off, Wide, Absent)]
+results = run_case(CASES["axpy"], np.dtype("float32"), peers, 1e-4, 0.01, 1)
+print({r.peer: (r.status, r.seconds is not None) for r in results})
+print(best_peer(results, CASES["axpy"]).peer)
+print([row[-2:] for row in gate_rows(Report({}, {}, {}, results), CASES)[1:]])
+"""
+
+
+def test_benchmarks_time_no_wrong_result():
+    """A wrong value or dtype has no time and is no rival; without tenferro's time no gate is met."""
+    statuses, best, gates = run("-c", LIARS).splitlines()
+    assert statuses == str(
+        {
+            "copy": ("ok", True),
+            "numpy": ("ok", True),
+            "off": ("wrong", False),
+            "wide": ("wrong", False),
+            "absent": ("RuntimeError: no toolchain", False),
+        }
+    )
+    assert best == "numpy"
+    assert gates == str([["not measured", "no"], ["not measured", "no"]])
