@@ -73,6 +73,8 @@ def unary(state: State) -> Proposal | None:
     if a is None:
         return None
     x, n = state.value(a), a.name
+    if x.dtype == np.bool_:
+        return Proposal(f"~{n}", 0.0, loose=a.loose)  # bool ** 2 is int8 as an operator, int64 as np.power
     template = state.one_of(
         "-{}", "np.abs({})", "~{}", "np.conj({})", "+{}", "np.exp({} * 0.25)", "np.sin({})", "np.cos({})",
         "np.tanh({})",
