@@ -269,7 +269,7 @@ class TracedArray(ArrayMethods):
         known = self._known_number()
         if known is None:
             raise complaints.index()
-        return known.__index__()
+        return int(known.__index__())
 
     def item(self, *args: Any) -> Any:
         """The Python scalar; only of arrays that the trace itself has made."""

@@ -63,7 +63,7 @@ class Run:
 
     def holds(self, guard: ShapeGuard) -> bool:
         a, b = (_sizes(x, self.env) for x in (guard.lhs, guard.rhs))
-        answer = {"==": a == b, "<": a < b, "<=": a <= b}[guard.relation]
+        answer: bool = {"==": a == b, "<": a < b, "<=": a <= b}[guard.relation]
         return answer == guard.holds
 
     @property
