@@ -62,6 +62,7 @@ def _drafts(context: Context) -> list[_Draft]:
 
 def _region_drafts(context: Context) -> list[_Draft]:
     found: list[_Draft] = []
+    n_regions = 0
     clusters = context.clusters.all()
     for slot in sorted(context.needs.memory):
         number = context.references.producer.get(slot)
@@ -73,7 +74,8 @@ def _region_drafts(context: Context) -> list[_Draft]:
         members = _needed(context, cluster)
         if not members:
             continue
-        region = _region(context, cluster, members, f"r{len(found)}")
+        region = _region(context, cluster, members, f"r{n_regions}")
+        n_regions += 1
         updates = [n for n in members if isinstance(context.program.instructions[n].op.form, Update)]
         adopted = tuple(context.program.instructions[n].outputs[0].index for n in updates)
         stored = tuple(s.slot for s in region.stores if s.slot not in adopted)
