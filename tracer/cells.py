@@ -17,7 +17,7 @@ import numpy as np
 
 from tenferro.tracer import build
 from tenferro.tracer.dims import Extent, add, mul, sub
-from tenferro.tracer.lines import SourceLine
+from tenferro.tracer.lines import SourceLine, user_line
 from tenferro.tracer.ops import layout, pointwise
 from tenferro.tracer.ops.layout import box
 from tenferro.tracer.program import Operand, Value
@@ -147,6 +147,7 @@ class Cell:
 
     __slots__ = (
         "donated", "elements", "fill", "input", "known", "line", "origin", "symbolic", "trace", "value", "version",
+        "written",
     )  # fmt: skip
 
     def __init__(self, trace: Trace, value: Operand | None, known: AnyArray | None = None) -> None:
@@ -161,6 +162,7 @@ class Cell:
         self.input: Value | None = None
         self.donated = False
         self.line: SourceLine | None = trace.line
+        self.written: SourceLine | None = None
 
     def read(self) -> Operand:
         """The current value. A known cell enters the program: small ones and uniform ones as literals."""
@@ -208,6 +210,7 @@ class Cell:
             self._store_elements()
             self.elements = {}
         self.elements[place] = value
+        self.written = user_line()
         self.symbolic = self.symbolic or not _is_fixed(place)
         self.version += 1
 
@@ -233,18 +236,24 @@ class Cell:
         return not all(any(_differ(i, j) for i, j in zip(place, other, strict=True)) for other in self.elements)
 
     def _store_elements(self) -> None:
-        """One update for each run of neighbours along the last axis, not one per element."""
+        """One update for each run of neighbours along the last axis, not one per element; at the last write's line."""
         assert self.elements is not None
         waiting, self.elements, self.symbolic = self.elements, None, False
         base = self.stored()
-        for start, values in _runs(waiting):
-            rank = len(start)
-            ones = (1,) * rank
-            pieces = [build.reshape(self.trace, v, ones) for v in values]
-            joined = self.trace.emit1(layout.concatenate, *pieces, axis=rank - 1) if len(pieces) > 1 else pieces[0]
-            sizes = (*ones[:-1], len(values))
-            base = build.replace_box(self.trace, base, joined, start, ones, sizes)
+        outer, self.trace.writing = self.trace.writing, self.written
+        try:
+            for start, values in _runs(waiting):
+                base = self._stored_run(base, start, values)
+        finally:
+            self.trace.writing = outer
         self.value = base
+
+    def _stored_run(self, base: Operand, start: Place, values: list[Operand]) -> Operand:
+        rank = len(start)
+        ones = (1,) * rank
+        pieces = [build.reshape(self.trace, v, ones) for v in values]
+        joined = self.trace.emit1(layout.concatenate, *pieces, axis=rank - 1) if len(pieces) > 1 else pieces[0]
+        return build.replace_box(self.trace, base, joined, start, ones, (*ones[:-1], len(values)))
 
 
 def _is_fixed(place: Place) -> bool:

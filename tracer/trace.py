@@ -91,6 +91,7 @@ class Trace:
         self.variables: dict[int, object] = {}  # id of a captured array -> its TracedArray
         self.unified: dict[Leaf, Extent] = {}
         self.line: SourceLine | None = None
+        self.writing: SourceLine | None = None  # the line of a write that is stored later than it was made
         self._bounds = Bounds()
         self._numbers = ValueNumbers()
         self._answers: dict[tuple[Relation, Extent, Extent], bool] = {}
@@ -157,7 +158,7 @@ class Trace:
     def _record(self, op: Op, inputs: tuple[Operand, ...], params: Params) -> tuple[Value, ...]:
         if not self.alive:
             raise LeakError(f"{op.name}: the trace of {self.name} has ended{at(user_line())}")
-        line = self.line = user_line()
+        line = self.line = self.writing or user_line()
         try:
             types = op.infer([i.type for i in inputs], params)
         except TenferroError as error:

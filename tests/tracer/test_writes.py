@@ -187,6 +187,19 @@ def test_element_writes_are_forwarded_not_stored_one_by_one() -> None:
     np.testing.assert_allclose(run_traced(result, a, b, c, d), thomas(a, b, c, d), rtol=1e-12)
 
 
+def test_stored_elements_have_the_line_of_the_write() -> None:
+    def f(x: Any) -> Any:
+        y = x.copy()
+        y[0] = x[1] * 2
+        return y
+
+    result = traced(f, np.ones(3))
+    assert op_names(result)[-1] == "slice_update"
+    lines = [o.line for o in result.program.operations]
+    assert lines[-1] == lines[-3] and lines[-1] != lines[0]
+    assert lines[-1] is not None and lines[-1].file == __file__
+
+
 def test_places_that_may_be_one_are_stored_first() -> None:
     def f(x: Any, k: int) -> Any:
         y = x.copy()
