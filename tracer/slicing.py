@@ -7,7 +7,7 @@ recorded only where the meaning itself changes with the size, as for ``x[:3]`` w
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -58,7 +58,9 @@ def parse(trace: Trace, base: ArrayType, key: Any, name: str) -> Index:
         items[dots[0] : dots[0] + 1] = fill
     else:
         items += fill
-    return _assemble(trace, base, items, name)
+    index = _assemble(trace, base, items, name)
+    # With an Ellipsis NumPy gives a view of rank 0 where it would give an element without.
+    return replace(index, element=None) if dots else index
 
 
 def _consumed(item: Any, name: str) -> int:

@@ -196,9 +196,9 @@ def indexed(state: State) -> Proposal | None:
 
 
 def created(state: State) -> Proposal | None:
-    a = state.pick(_fixed)
+    a = state.pick(lambda x, v: _fixed(x, v) and x.ndim > 0)
     if a is None:
-        return None
+        return None  # or of rank 0: NumPy itself evaluates functions of constant arrays, with its own last bits
     template = state.one_of(
         "np.zeros({}.shape)", "np.zeros_like({})", "{}.copy()", "np.ones({}.shape, {}.dtype)", "np.full({}.shape, 2)",
         "np.arange({}.shape[0])", "np.array({})", "np.arange({}.size).reshape({}.shape)",
@@ -235,7 +235,7 @@ def write(state: State) -> Proposal | None:
     right, error = (b.name, b.family.error) if state.choose(2) else (_constant(state, state.value(v)), 0.0)
     template = state.one_of(
         "{v} += {b}", "{v}[1:] *= {b}", "{v}[::2] = {b}", "{v}[0] = {b}", "{v}[...] = {b}", "{v}[:, 0] -= {b}",
-        "{v}[1:-1] += {b}", "{v}[-1] = {v}[0]", "{v}[1:] = {v}[:-1]", "{v}[::-1] += {v}", "np.copyto({v}, {b})",
+        "{v}[1:-1] += {b}", "{v}[-1] = {v}[0]", "{v}[1:] = {v}[:-1]", "{v}[::-1] += {v}", "np.copyto({v}, {v} + {b})",
         "np.add({v}, {b}, out={v})", "{v} -= {b}", "{v}[..., ::2] *= 2", "{v}[{v} > 0] = {b}", "{v}[[0, -1]] = {b}",
     )  # fmt: skip
     if ("> 0" in template and v.family.error) or (state.value(b).ndim and right == b.name and "> 0" in template):
