@@ -15,6 +15,7 @@ import numpy as _numpy
 
 from tenferro.array import array as array, asarray as asarray, from_dlpack as from_dlpack
 from tenferro.eager import namespace_call as _call
+from tenferro.tracer.api.library import near as _near
 from tenferro.tracer.api.record import API as _API, ApiFunction as _ApiFunction
 from tenferro.tracer.signature import SUPPORTED as _SUPPORTED
 
@@ -54,3 +55,9 @@ _names = _fill(globals())
 
 def __dir__() -> list[str]:
     return _names
+
+
+def __getattr__(name: str) -> _Any:
+    if name.startswith("_"):
+        raise AttributeError(name)
+    raise AttributeError(f"tenferro.numpy has no {name!r}{_near(name)}")

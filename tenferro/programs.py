@@ -26,7 +26,7 @@ from tenferro.guards import in_words
 from tenferro.lowered import Lowered
 from tenferro.runtime import default_runtime
 from tenferro.tracer.captures import NO_CAPTURES, captures, check_generators, snapshot
-from tenferro.tracer.config import config
+from tenferro.tracer.config import SHOW_STAGES, config
 from tenferro.tracer.entry import LeafSpec, TraceResult, trace_program
 from tenferro.tracer.errors import LoweringError, RecompileError, RecompileWarning
 from tenferro.tracer.lines import at, user_frame, user_line
@@ -141,7 +141,7 @@ class Programs:
 
     def _tell(self, found: Found, record: TraceRecord) -> None:
         """Print the stages that ``TENFERRO_SHOW`` names, and warn of frequent traces."""
-        for stage in sorted(config().show):
+        for stage in (s for s in SHOW_STAGES if s in config().show):
             print(f"-- {self._name}: {stage}", found.lowered().as_text(stage), sep="\n", file=sys.stderr)
         if record.number >= WARN_FROM:
             warnings.warn(

@@ -69,7 +69,7 @@ def test_other_failures_are_forgotten():
 def test_least_recently_used_go():
     cache = PreparedCache(max_entries=2)
     for key in ("a", "b", "a", "c"):
-        cache.get(key, lambda key=key: key)
+        cache.get(key, key.upper)
     made = []
     cache.get("a", lambda: made.append("a") or "a")
     cache.get("b", lambda: made.append("b") or "b")
