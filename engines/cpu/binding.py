@@ -1,10 +1,12 @@
 """A plan on the layouts of one call: everything that can be decided once per shape is decided here.
 
-In: a Plan, the shapes and strides of a call's inputs, its sizes. Out: a ``BoundPlan``: actions over *positions* (arrays of
+In: a Plan, the shapes and strides of a call's inputs, its sizes. Out: a ``BoundPlan``: actions over *positions*
+(arrays of
 one run: the inputs first, then what the run makes). Kernels between two actions that need Python lie in one native
 block, which ``native.enter`` runs in a single call.
 
-A call whose result has a run-time extent ends the binding; what follows is bound when the extent is known, once per value.
+A call whose result has a run-time extent ends the binding; what follows is bound when the extent is known, once per
+value.
 """
 
 from __future__ import annotations
@@ -24,8 +26,8 @@ from tenferro.engines.cpu.layout import NeedsCopyError, Strided, contiguous
 from tenferro.engines.cpu.native import Block
 from tenferro.lowering.exec_program import Instruction, Slot, Source
 from tenferro.lowering.plan import AdoptStep, CallStep, Plan, RegionStep, Step, ViewStep
-from tenferro.lowering.region import Access, Gather, Load, Region, Store
-from tenferro.lowering.region import ViewStep as View
+from tenferro.lowering.region import Access, Gather, Load, Region, Store, ViewStep as View
+from tenferro.tracer import op
 from tenferro.tracer.dims import Leaf, evaluate_shape
 from tenferro.tracer.errors import LoweringError
 from tenferro.tracer.lines import SourceLine
@@ -81,7 +83,8 @@ Action: TypeAlias = ViewOf | Enter | Call | Drop
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a slot's elements are: an array of the run, and the slot's layout in bytes from that array's first element."""
+    """Where a slot's elements are: an array of the run, and the slot's layout in bytes from that array's first
+    element."""
 
     position: int
     strided: Strided
@@ -198,7 +201,9 @@ class Binder:
         self.positions += 1
         return self.positions - 1
 
-    def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any], line: SourceLine | None, reuse: bool = False) -> int:
+    def allocate(
+        self, shape: tuple[int, ...], dtype: np.dtype[Any], line: SourceLine | None, reuse: bool = False
+    ) -> int:
         """A position for a fresh array. ``reuse``: only kernels of the current block see it, so dead memory will do."""
         size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
         if reuse and self.block is not None and self.free.get(size):
@@ -295,7 +300,11 @@ class Binder:
                     access = self._copied(access, error.steps)
             if access is not node.access:
                 nodes[k] = dataclasses.replace(node, access=access)
-        return region if all(a is b for a, b in zip(nodes, region.nodes, strict=True)) else dataclasses.replace(region, nodes=tuple(nodes))
+        return (
+            region
+            if all(a is b for a, b in zip(nodes, region.nodes, strict=True))
+            else dataclasses.replace(region, nodes=tuple(nodes))
+        )
 
     def _copied(self, access: Access, steps: int) -> Access:
         """Copy the array in front of the reshape ``views[steps]`` and reshape the copy."""
@@ -325,7 +334,8 @@ class Binder:
         target = instruction.outputs[0].index
         place, dtype = self.places[source.index], self.types[target].dtype
         form = instruction.op.form
-        step = View(form.kind, instruction.params)  # type: ignore[union-attr]
+        assert isinstance(form, op.View)
+        step = View(form.kind, instruction.params)
         try:
             strided = lay.apply_views(place.strided, (step,), self.env)
         except NeedsCopyError:
@@ -426,9 +436,7 @@ def copy_region(dtype: np.dtype[Any], rank: int) -> Region:
     return Region("copy", sizes, (), (Load(Access(0, ()), (), dtype, False),), (Store(1, 0),), ())
 
 
-def _slab_copy(
-    prototype: Region, source: int, target: int, starts: tuple[int, ...], sizes: tuple[int, ...]
-) -> Region:
+def _slab_copy(prototype: Region, source: int, target: int, starts: tuple[int, ...], sizes: tuple[int, ...]) -> Region:
     views = _slice(starts, sizes)
     (load,) = prototype.nodes
     assert isinstance(load, Load)
@@ -445,7 +453,9 @@ def python_slots(plan: Plan) -> frozenset[int]:
             case CallStep(instruction=instruction):
                 seen |= {s.index for s in instruction.inputs if isinstance(s, Slot)}
             case ViewStep(instruction=instruction):
-                parents.update((instruction.outputs[0].index, s.index) for s in instruction.inputs if isinstance(s, Slot))
+                parents.update(
+                    (instruction.outputs[0].index, s.index) for s in instruction.inputs if isinstance(s, Slot)
+                )
             case AdoptStep(base=base, target=target):
                 parents[target.index] = base.index
             case RegionStep():

@@ -18,9 +18,9 @@ from tenferro.engines.cpu.layout import Variant
 from tenferro.engines.cpu.params import LATCH, ParamMap
 from tenferro.engines.cpu.vector_builder import ModuleText, Vec, VectorBuilder, apply
 from tenferro.lowering.region import Apply, Gather, Iota, Load, Node, Reduce, Region, Uniform, Valid, Window
+from tenferro.tracer import scalar
 from tenferro.tracer.op import Pointwise
 from tenferro.tracer.program import Literal
-from tenferro.tracer.scalar.builder import Complex
 
 INT64, BOOL = elements.INT64, elements.BOOL
 
@@ -89,9 +89,7 @@ class Body:
     def word(self, *name: object) -> str:
         return self.code.word(self.params_pointer, self.params[name])
 
-    def node(
-        self, k: int, values: Mapping[int, Value], pointers: Mapping[int, str], at: Position
-    ) -> Value:
+    def node(self, k: int, values: Mapping[int, Value], pointers: Mapping[int, str], at: Position) -> Value:
         """The value of node k. ``pointers[k]`` is the address of a load's vector (or of its row's first element for
         accesses that compute addresses per lane)."""
         node: Node = self.region.nodes[k]
@@ -119,13 +117,11 @@ class Body:
         """A constant of the text, or a size from the parameters."""
         operand = node.operand
         if isinstance(operand, Literal):
-            return constant(self.builder, operand.value, operand.dtype)
+            return scalar.constant(self.builder, operand.value, operand.dtype)
         size = Vec(elements.splat_text(self.code, self.word("d", k), self.lanes, "i64"), INT64)
         return self._converted(size, operand.dtype)
 
     def _converted(self, x: Vec, dtype: np.dtype[Any]) -> Value:
-        from tenferro.tracer import scalar
-
         return x if dtype == x.dtype else scalar.astype(self.builder, x, dtype)
 
     def _apply(self, node: Apply, values: Mapping[int, Value], at: Position) -> Value:
@@ -232,18 +228,12 @@ class Body:
         select = f"select {elements.vector(lanes, 'i1')} {negative}, {kind} {wrapped}, {kind} {index.text}"
         place = code.emit(select)
         inside = code.emit(f"icmp ult {kind} {place}, {extent}")
-        outside = code.emit(f"xor {elements.vector(lanes, 'i1')} {inside}, {'true' if lanes == 1 else 'splat (i1 true)'}")
+        outside = code.emit(
+            f"xor {elements.vector(lanes, 'i1')} {inside}, {'true' if lanes == 1 else 'splat (i1 true)'}"
+        )
         self._record(outside, at, node.operation, warning=False)
         mask = inside if at.active is None else self._and(inside, at.active)
         stride = elements.splat_text(code, self.word("g", k, "stride"), lanes, "i64")
         along = code.emit(f"mul {kind} {place}, {stride}")
         offsets = code.emit(f"add {kind} {along}, {self._row_offsets(k, at)}")
         return self._fetch(base, offsets, mask, node.dtype)
-
-
-def constant(builder: VectorBuilder, value: complex, dtype: np.dtype[Any]) -> Value:
-    if dtype.kind == "c":
-        part = elements.component(dtype)
-        number = complex(value)
-        return Complex(builder.const(number.real, part), builder.const(number.imag, part))
-    return builder.const(value, dtype)

@@ -1,6 +1,7 @@
 """Column kernels: vectors run along the last outer loop, and every lane walks down the row by itself.
 
-For reductions over leading axes, where neighbours in memory belong to different rows of the reduction. In: a Region and a
+For reductions over leading axes, where neighbours in memory belong to different rows of the reduction. In: a Region
+and a
 Variant. Out: LLVM text with the entry ``tile`` (``void (ptr params, i64 begin, i64 end)``), whose items are tiles of
 columns. Each column follows the reduction tree of ``tenferro.lowering.tree``: element r of a chunk goes to accumulator
 row ``r % lanes``, which stays in cache for a whole tile.
@@ -10,17 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from tenferro.engines.cpu import elements
-from tenferro.engines.cpu.body import Body, CodeBuilder, Position, constant
+from tenferro.engines.cpu.body import Body, CodeBuilder, Position
 from tenferro.engines.cpu.code import Code
+from tenferro.engines.cpu.column_reduce import MAX_CHUNKS, Accumulators, Rows, parts_of
 from tenferro.engines.cpu.elements import Value
 from tenferro.engines.cpu.layout import Bound, Layout, StrideClass, Variant, access_keys
 from tenferro.engines.cpu.params import BLOCKS, LENGTH, TILE, ParamMap
 from tenferro.engines.cpu.phases import arguments, chunk_length, schedule
-from tenferro.engines.cpu.reduce import combine, extreme_identity
 from tenferro.engines.cpu.rows import needs_mask, outlines, vector_lanes
 from tenferro.engines.cpu.tiles import transpose_function
 from tenferro.engines.cpu.vector_builder import ModuleText, Vec
@@ -28,14 +31,12 @@ from tenferro.lowering.region import Apply, Load, Reduce, Region, Uniform
 from tenferro.lowering.tree import lanes as tree_lanes
 from tenferro.tracer.scalar.builder import Complex
 
-F64, INT64 = np.dtype(np.float64), elements.INT64
 ACCUMULATOR_BYTES = 1 << 17
-"""What the accumulators of a tile may take: a part of the second-level cache. Narrower tiles would keep them in the first,
+"""What the accumulators of a tile may take: a part of the second-level cache. Narrower tiles would keep them in the
+first,
 but then every sweep visits each page of the operands once per tile, and translating addresses costs more (softmax over
 axis 0 of 4096 x 2048 float32 on two cores: 9.5 ms at 32 kB, 6.8 ms at 128 kB)."""
 MAX_TILE = 1024
-MAX_CHUNKS = 16
-"""Chunks of the longest column: their results wait on the stack, and one step of the tree puts them together."""
 MIN_COLUMNS = 16
 SHORT_ROW = 32
 """Elements up to which rows are transposed tile by tile and walked down in lanes, whatever their layout: a vector along
@@ -55,7 +56,9 @@ def column_layout(region: Region, layout: Layout) -> Layout | None:
         return replace(layout, accesses=tuple(accesses))
     if any(a.kind == "packed" for a in accesses) or all(a.kind == "unit" for a in layout.accesses if any(a.row)):
         return None
-    longest = MAX_CHUNKS * min((chunk_length(region, k) for k, n in enumerate(region.nodes) if isinstance(n, Reduce)), default=1)
+    longest = MAX_CHUNKS * min(
+        (chunk_length(region, k) for k, n in enumerate(region.nodes) if isinstance(n, Reduce)), default=1
+    )
     return replace(layout, accesses=tuple(accesses)) if layout.row_length <= longest else None
 
 
@@ -98,7 +101,7 @@ class ColumnKernel:
         node = self.region.nodes[k if kind == "node" else self.region.stores[k].node]
         return int(node.dtype.itemsize)
 
-    def reduced(self, r: int) -> np.dtype[object]:
+    def reduced(self, r: int) -> np.dtype[Any]:
         node = self.region.nodes[r]
         assert isinstance(node, Reduce)
         return self.region.nodes[node.arg].dtype
@@ -119,14 +122,6 @@ class ColumnKernel:
 
     def text(self) -> str:
         return self.module.text([TileFunction(self).text()])
-
-
-@dataclass(slots=True)
-class Rows:
-    """Rows of values on the stack, as wide as the widest tile: accumulators, results, means. One part per component."""
-
-    bases: list[str]
-    dtypes: list[np.dtype[object]]
 
 
 class TileFunction:
@@ -155,7 +150,7 @@ class TileFunction:
                 self.scratch[a] = code.alloca(SHORT_ROW * kernel.widest_tile * kernel.itemsize(a))
         for k, node in enumerate(self.region.nodes):
             if kernel.outer_level[k] and not isinstance(node, Uniform):
-                self.cells[k] = self._rows(node.dtype, 1)
+                self.cells[k] = self.rows(node.dtype, 1)
         columns = code.word("%P", kernel.params["o", kernel.variant.outer_rank - 1])
         self.length = code.word("%P", LENGTH)
 
@@ -219,12 +214,12 @@ class TileFunction:
                 self._reduce(p)
                 self._outer_nodes([k for k in one.outer if not isinstance(self.region.nodes[k], Reduce)])
             else:
-                self._each_row(self.length, "0", lambda r: self._store_row(p, r))
+                self.each_row(self.length, "0", partial(self._store_row, p))
         self._outer_stores()
 
     # Loops.
 
-    def _each_column(self, body: Callable[[str, str], None]) -> None:
+    def each_column(self, body: Callable[[str, str], None]) -> None:
         """``body(column, columns left)`` for every vector of the tile."""
 
         def turn(v: str, _: list[str]) -> list[str]:
@@ -233,7 +228,7 @@ class TileFunction:
 
         self.code.loop(0, self.width, self.kernel.lanes, [], turn)
 
-    def _each_row(self, stop: str, start: str, body: Callable[[str], None]) -> None:
+    def each_row(self, stop: str, start: str, body: Callable[[str], None]) -> None:
         def turn(r: str, _: list[str]) -> list[str]:
             body(r)
             self.row_places, self.row_values = {}, {}
@@ -259,7 +254,7 @@ class TileFunction:
 
     # Memory.
 
-    def _rows(self, dtype: np.dtype[object], count: int) -> Rows:
+    def rows(self, dtype: np.dtype[Any], count: int) -> Rows:
         parts = [elements.component(dtype)] * (2 if dtype.kind == "c" else 1)
         return Rows([self.code.alloca(count * self.kernel.widest_tile * d.itemsize) for d in parts], list(parts))
 
@@ -277,7 +272,7 @@ class TileFunction:
         for k, (value, d) in enumerate(zip(values, rows.dtypes, strict=True)):
             elements.store(self.code, self._row_place(rows, k, row, column), value, self.kernel.lanes, d)
 
-    def _fetch(self, access: int, r: str, v: str, left: str, dtype: np.dtype[object]) -> Value:
+    def _fetch(self, access: int, r: str, v: str, left: str, dtype: np.dtype[Any]) -> Value:
         """The vector of an access at row r and column v; past the tile's end from a padded copy."""
         code, lanes, itemsize = self.code, self.kernel.lanes, dtype.itemsize
         if (access, r) in self.row_values:
@@ -296,7 +291,7 @@ class TileFunction:
         chosen = code.emit(f"phi ptr [ {place}, %{before} ], [ {self.pads[access]}, %{tail} ]")
         return elements.load(code, chosen, lanes, dtype)
 
-    def _put(self, access: int, r: str, v: str, left: str, value: Value, dtype: np.dtype[object]) -> None:
+    def _put(self, access: int, r: str, v: str, left: str, value: Value, dtype: np.dtype[Any]) -> None:
         code, lanes = self.code, self.kernel.lanes
         row = self.row_places.get((access, r)) or self._row_address(access, r)
         place = code.at(row, code.mul(v, dtype.itemsize))
@@ -327,9 +322,9 @@ class TileFunction:
         for j in reversed(range(rank)):
             index = rest
             if j:
-                size = code.word("%P", self.kernel.params["r", j])
-                index = code.emit(f"urem i64 {rest}, {size}")
-                rest = code.emit(f"udiv i64 {rest}, {size}")
+                extent = code.word("%P", self.kernel.params["r", j])
+                index = code.emit(f"urem i64 {rest}, {extent}")
+                rest = code.emit(f"udiv i64 {rest}, {extent}")
             place = code.at(place, code.mul(index, code.word("%P", self.kernel.params["pr", access, j])))
         return place
 
@@ -367,9 +362,9 @@ class TileFunction:
         def column(v: str, left: str) -> None:
             values = self._values(nodes, {}, "0", v, left)
             for k in nodes:
-                self.write(self.cells[k], "0", v, _parts(values[k]))
+                self.write(self.cells[k], "0", v, parts_of(values[k]))
 
-        self._each_column(column)
+        self.each_column(column)
 
     def _store_row(self, p: int, r: str) -> None:
         one = self.kernel.phases.passes[p]
@@ -382,7 +377,7 @@ class TileFunction:
                 k = self.region.stores[s].node
                 self._put(self.kernel.keys.index(("store", s)), r, v, left, values[k], self.region.nodes[k].dtype)
 
-        self._each_column(column)
+        self.each_column(column)
 
     def _outer_stores(self) -> None:
         if not self.kernel.phases.outer_stores:
@@ -395,7 +390,7 @@ class TileFunction:
                 value = self.body.uniform(k, node) if isinstance(node, Uniform) else self._cell(k, v)
                 self._put(self.kernel.keys.index(("store", s)), "0", v, left, value, node.dtype)
 
-        self._each_column(column)
+        self.each_column(column)
 
     # Reductions.
 
@@ -412,7 +407,12 @@ class TileFunction:
             stop = code.minimum(code.add(first, size), self.length)
             for a in accumulators.values():
                 a.clear()
-            self._sweep(p, one.nodes, first, stop, lambda values, r, v: [a.step(values, r, first, v) for a in accumulators.values()])
+
+            def step(values: dict[int, Value], r: str, v: str) -> None:
+                for a in accumulators.values():
+                    a.step(values, r, first, v)
+
+            self.sweep(p, one.nodes, first, stop, step)
             for a in accumulators.values():
                 a.close_chunk(p, c, first, stop)
             return []
@@ -422,7 +422,7 @@ class TileFunction:
         for a in accumulators.values():
             a.end(chunks)
 
-    def _sweep(
+    def sweep(
         self, p: int, nodes: Sequence[int], first: str, stop: str, step: Callable[[dict[int, Value], str, str], object]
     ) -> None:
         one = self.kernel.phases.passes[p]
@@ -439,166 +439,6 @@ class TileFunction:
                         )
                 step(values, r, v)
 
-            self._each_column(column)
+            self.each_column(column)
 
-        self._each_row(stop, first, row)
-
-
-def _parts(value: Value) -> list[Vec]:
-    return [value.re, value.im] if isinstance(value, Complex) else [value]
-
-
-class Accumulators:
-    """One reduction of a tile: its accumulator rows, and its chunks' results. Argument reductions carry a second row of
-    indices; moments carry mean and spread in float64."""
-
-    def __init__(self, tile: TileFunction, r: int) -> None:
-        self.tile, self.r = tile, r
-        self.code, self.builder = tile.code, tile.builder
-        self.kind, self.dtype = tile.kernel.kind(r), tile.kernel.reduced(r)
-        node = tile.region.nodes[r]
-        assert isinstance(node, Reduce)
-        self.arg = node.arg
-        self.lanes = tile.kernel.accumulator_rows(r)
-        self.rows = tile._rows(self.dtype, self.lanes)
-        if self.kind in ("argmax", "argmin"):
-            self.rows = Rows([*self.rows.bases, tile._rows(INT64, 1).bases[0]], [*self.rows.dtypes, INT64])
-        if self.is_tree:
-            self.results = tile._rows(self.dtype, MAX_CHUNKS)
-        if self.kind == "moments":
-            self.mean, self.spread = tile._rows(F64, 1), tile._rows(F64, 1)
-            self.centre = tile._rows(self.dtype, 1)
-
-    @property
-    def is_tree(self) -> bool:
-        return self.kind == "sum" and self.dtype.kind in "fc"
-
-    def _identity(self) -> list[Vec]:
-        b = self.builder
-        if self.kind in ("sum", "moments"):
-            zero = -0.0 if self.dtype.kind in "fc" else 0
-            return [b.const(zero, d) for d in self.rows.dtypes]
-        values = _parts(constant(b, extreme_identity(self.kind, self.dtype), self.dtype))
-        return [*values, b.const(-1, INT64)] if self.kind in ("argmax", "argmin") else values
-
-    def _fill(self, rows: Rows, count: int, values: Sequence[Vec]) -> None:
-        def row(r: str) -> None:
-            self.tile._each_column(lambda v, left: self.tile.write(rows, r, v, values))
-
-        self.tile._each_row(str(count), "0", row)
-
-    def begin(self) -> None:
-        """Before the first chunk: reductions that are exact in any order run through all chunks."""
-        if self.kind == "moments":
-            zero = [self.builder.const(0.0, F64)]
-            self._fill(self.mean, 1, zero)
-            self._fill(self.spread, 1, zero)
-        elif not self.is_tree:
-            self._fill(self.rows, 1, self._identity())
-
-    def clear(self) -> None:
-        if self.is_tree or self.kind == "moments":
-            self._fill(self.rows, self.lanes, self._identity())
-
-    def step(self, values: Mapping[int, Value], r: str, first: str, v: str) -> None:
-        value = _parts(values[self.arg])
-        if self.kind in ("argmax", "argmin"):
-            index = elements.splat_text(self.code, r, self.tile.kernel.lanes, "i64")
-            value = [*value, Vec(index, INT64)]
-        lane = "0" if self.lanes == 1 else self.code.emit(f"and i64 {self.code.sub(r, first)}, {self.lanes - 1}")
-        self._accumulate(value, lane, v)
-
-    def _accumulate(self, value: Sequence[Vec], lane: str, v: str) -> None:
-        kind = "sum" if self.kind == "moments" else self.kind
-        before = self.tile.read(self.rows, lane, v)
-        self.tile.write(self.rows, lane, v, combine(self.builder, kind, self.dtype, before, value))
-
-    def _halve(self) -> None:
-        half = self.lanes // 2
-        while half:
-            def row(j: str, half: int = half) -> None:
-                def column(v: str, left: str) -> None:
-                    low = self.tile.read(self.rows, j, v)
-                    high = self.tile.read(self.rows, self.code.add(j, half), v)
-                    self.tile.write(self.rows, j, v, combine(self.builder, "sum", self.dtype, low, high))
-
-                self.tile._each_column(column)
-
-            self.tile._each_row(str(half), "0", row)
-            half //= 2
-
-    def close_chunk(self, p: int, c: str, first: str, stop: str) -> None:
-        if self.is_tree:
-            self._halve()
-            self.tile._each_column(
-                lambda v, left: self.tile.write(self.results, c, v, self.tile.read(self.rows, "0", v))
-            )
-        elif self.kind == "moments":
-            self._close_moments(p, first, stop)
-
-    def _close_moments(self, p: int, first: str, stop: str) -> None:
-        """Mean of the chunk, then squared deviations from it, then Chan, Golub and LeVeque (1979), eq. 2.1."""
-        tile, b, code = self.tile, self.builder, self.code
-        self._halve()
-        here = code.sub(stop, first)
-        count = b.convert(Vec(elements.splat_text(code, here, tile.kernel.lanes, "i64"), INT64), self.dtype)
-
-        def centre(v: str, left: str) -> None:
-            (total,) = tile.read(self.rows, "0", v)
-            tile.write(self.centre, "0", v, [b.div(total, count)])
-
-        tile._each_column(centre)
-        self.clear()
-
-        def deviation(values: dict[int, Value], r: str, v: str) -> None:
-            d = b.sub(values[self.arg], tile.read(self.centre, "0", v)[0])
-            lane = code.emit(f"and i64 {code.sub(r, first)}, {self.lanes - 1}")
-            self._accumulate([b.mul(d, d)], lane, v)
-
-        one = tile.kernel.phases.passes[p]
-        tile._sweep(p, one.nodes, first, stop, deviation)
-        self._halve()
-        tile._each_column(lambda v, left: self._merge_moments(v, first, here, stop))
-
-    def _merge_moments(self, v: str, before: str, here: str, after: str) -> None:
-        tile, b = self.tile, self.builder
-
-        def number(x: str) -> Vec:
-            return b.convert(Vec(elements.splat_text(self.code, x, tile.kernel.lanes, "i64"), INT64), F64)
-
-        def wide(x: Vec) -> Vec:
-            return b.convert(x, F64)
-
-        n_a, n_b, n = number(before), number(here), number(after)
-        (mean,), (spread,) = tile.read(self.mean, "0", v), tile.read(self.spread, "0", v)
-        centre, own = wide(tile.read(self.centre, "0", v)[0]), wide(tile.read(self.rows, "0", v)[0])
-        delta = b.sub(centre, mean)
-        moved = b.add(mean, b.div(b.mul(delta, n_b), n))
-        between = b.div(b.mul(b.mul(b.mul(delta, delta), n_a), n_b), n)
-        is_first = b.eq(n_a, b.const(0.0, F64))
-        tile.write(self.mean, "0", v, [b.select(is_first, centre, moved)])
-        tile.write(self.spread, "0", v, [b.select(is_first, own, b.add(b.add(spread, own), between))])
-
-    def end(self, chunks: str) -> None:
-        """The result into the reduction's cell. Chunks of a sum go down the same accumulator rows, as one more level."""
-        tile, b, cell = self.tile, self.builder, self.tile.cells[self.r]
-        if self.is_tree:
-            # One chunk is its own result: −0.0 + x = x, so the level changes nothing.
-            self.clear()
-
-            def chunk(c: str) -> None:
-                tile._each_column(lambda v, left: self._accumulate(tile.read(self.results, c, v), c, v))
-
-            tile._each_row(chunks, "0", chunk)
-            self._halve()
-        node = tile.region.nodes[self.r]
-
-        def column(v: str, left: str) -> None:
-            if self.kind == "moments":
-                (spread,) = tile.read(self.spread, "0", v)
-                tile.write(cell, "0", v, [b.convert(spread, node.dtype)])
-                return
-            values = tile.read(self.rows, "0", v)
-            tile.write(cell, "0", v, values[1:] if self.kind in ("argmax", "argmin") else values)
-
-        tile._each_column(column)
+        self.each_row(stop, first, row)

@@ -43,9 +43,7 @@ def mask_text(indices: list[int]) -> str:
 
 def shuffle(code: Code, a: str, b: str, lanes: int, element: str, indices: list[int]) -> str:
     source = f"<{lanes} x {element}>"
-    return code.emit(
-        f"shufflevector {source} {a}, {source} {b}, <{len(indices)} x i32> {mask_text(indices)}"
-    )
+    return code.emit(f"shufflevector {source} {a}, {source} {b}, <{len(indices)} x i32> {mask_text(indices)}")
 
 
 def load_real(code: Code, pointer: str, lanes: int, dtype: np.dtype[Any]) -> str:
@@ -68,6 +66,11 @@ def load(code: Code, pointer: str, lanes: int, dtype: np.dtype[Any]) -> Value:
         return Complex(Vec(re, part), Vec(im, part))
     both = code.emit(f"load <{2 * lanes} x {memory_type(part)}>, ptr {pointer}, align {part.itemsize}")
     return Complex(*(Vec(_every_other(code, both, lanes, part, k), part) for k in (0, 1)))
+
+
+def load_scalar(code: Code, pointer: str, dtype: np.dtype[Any]) -> Vec:
+    """One real element at ``pointer``."""
+    return Vec(load_real(code, pointer, 1, dtype), dtype)
 
 
 def _every_other(code: Code, both: str, lanes: int, part: np.dtype[Any], first: int) -> str:
@@ -153,9 +156,7 @@ def gather(
     return Vec(got, dtype)
 
 
-def masked_load(
-    code: Code, builder: VectorBuilder, pointer: str, mask: str, lanes: int, dtype: np.dtype[Any]
-) -> Value:
+def masked_load(code: Code, builder: VectorBuilder, pointer: str, mask: str, lanes: int, dtype: np.dtype[Any]) -> Value:
     """Neighbouring real elements, 0 where the mask is false (nothing is read there)."""
     element = memory_type(dtype)
     kind = vector(lanes, element)

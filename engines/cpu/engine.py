@@ -1,8 +1,8 @@
 """The CPU engine: plans in, executables out that run fused kernels of machine code on every core.
 
 A run looks up the plan bound to its inputs' layouts (``binding``) and carries out its actions: enter native code once
-per block, which makes its outputs in the pool, call NumPy at seams. Kernels start at code generation level 0 and are compiled again at
-level 2 when they have run for about 20 times their compile time.
+per block, which makes its outputs in the pool, call NumPy at seams. Kernels start at code generation level 0 and are
+compiled again at level 2 when they have run for about 20 times their compile time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tenferro.engines.reference import ReferenceExecutable, evaluated
 from tenferro.lowering.exec_program import Slot
 from tenferro.lowering.plan import Plan
 from tenferro.tracer.config import config
-from tenferro.tracer.dims import DimExpr, Leaf, evaluate
+from tenferro.tracer.dims import Leaf, evaluate
 from tenferro.tracer.errors import LoweringError
 from tenferro.tracer.program import DimScalar, Literal
 
@@ -192,9 +192,7 @@ class CpuExecutable(Executable):
             found = tail.bound[extents] = tail.bind(extents)
         return found
 
-    def _output(
-        self, source: Any, arrays: list[Any], inputs: Sequence[Array | int], runtime: dict[Leaf, int]
-    ) -> Array:
+    def _output(self, source: Any, arrays: list[Any], inputs: Sequence[Array | int], runtime: dict[Leaf, int]) -> Array:
         match source:
             case int(position):
                 found: Array = arrays[position]

@@ -148,7 +148,8 @@ def _add_tiles(binder: Binder, kernel: Kernel, layout: Layout, words: list[int],
 
 
 def _splits(region: Region, layout: Layout, seconds: float) -> bool:
-    """Whether rows are cut into chunks for all threads: one is too long for the stack, or there are few and long ones."""
+    """Whether rows are cut into chunks for all threads: one is too long for the stack, or there are few and long
+    ones."""
     if not region.row_axes:
         return False
     shortest = min(chunk_length(region, k) for k, n in enumerate(region.nodes) if isinstance(n, Reduce))

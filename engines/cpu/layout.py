@@ -3,7 +3,8 @@
 In: a Region, the layout of every slot it touches, and the values of its sizes. Out: a ``Layout``, whose numbers fill a
 kernel's parameters and whose ``variant`` says which kernel text serves it.
 
-The space is cut in two groups of loops. The *row* group is what vectors run along: the row axes, in row-major order (the
+The space is cut in two groups of loops. The *row* group is what vectors run along: the row axes, in row-major order
+(the
 reduction tree fixes that order), or for a region without reductions the innermost axis. The *outer* group is the rest,
 ordered by stride. Within a group neighbouring axes are merged where every access allows it.
 """
@@ -19,8 +20,8 @@ from tenferro.tracer.dims import Environment, evaluate, evaluate_shape
 
 StrideClass = Literal["uniform", "unit", "packed", "masked", "tiled"]
 """Of an access along the row: one element for the whole row; neighbours in memory; anything else, which a block-wise
-copy makes neighbours; a windowed access, which computes an address and a mask per lane; and one that is contiguous along
-the last outer loop instead, which is transposed tile by tile."""
+copy makes neighbours; a windowed access, which computes an address and a mask per lane; and one that is contiguous
+along the last outer loop instead, which is transposed tile by tile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +230,9 @@ def resolve(access: Access, slots: Mapping[int, Strided], env: Environment) -> S
     return apply_views(slots[access.slot], access.views, env)
 
 
-def merge(axes: Sequence[int], sizes: Sequence[int], table: Sequence[Sequence[int]], keep: frozenset[int]) -> list[list[int]]:
+def merge(
+    axes: Sequence[int], sizes: Sequence[int], table: Sequence[Sequence[int]], keep: frozenset[int]
+) -> list[list[int]]:
     """Groups of neighbouring axes that one loop can serve for every access; axes of size 1 are dropped."""
     groups: list[list[int]] = []
     for axis in axes:
@@ -280,7 +283,13 @@ def layout(region: Region, slots: Mapping[int, Strided], itemsizes: Mapping[int,
     for store in region.stores:
         target = apply_views(slots[store.slot], store.views, env)
         reduced = bool(region.row_axes) and outer_level[store.node]
-        found.append((store.slot, _store_strides(target, space, region.row_axes if reduced else (), itemsizes[store.slot]), False))
+        found.append(
+            (
+                store.slot,
+                _store_strides(target, space, region.row_axes if reduced else (), itemsizes[store.slot]),
+                False,
+            )
+        )
     return _loops(region, space, found, itemsizes)
 
 

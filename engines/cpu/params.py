@@ -21,7 +21,8 @@ FIXED = 8
 
 
 class ParamMap:
-    """Names to word positions. ``("o", j)`` and ``("r", j)`` are loop sizes, ``("p", a)`` pointers, ``("po", a, j)`` and
+    """Names to word positions. ``("o", j)`` and ``("r", j)`` are loop sizes, ``("p", a)`` pointers, ``("po", a, j)``
+    and
     ``("pr", a, j)`` strides, ``("w", node, k, …)`` windows, ``("i", node)`` iota origins, ``("g", node, …)`` gathers,
     ``("d", node)`` sizes used as numbers."""
 
@@ -70,18 +71,18 @@ class ParamMap:
         return FIXED + len(self.positions)
 
     def fill(self, region: Region, layout: Layout, slots: Mapping[int, Strided], env: Environment) -> list[int]:
-        """All words but pointers and the schedule's own; those are 0. ``region`` may differ from the kernel's in how its
-        accesses reach their arrays."""
+        """All words but pointers and the schedule's own; those are 0. ``region`` may differ from the kernel's in how
+        its accesses reach their arrays."""
         words = [0] * self.words
         words[LENGTH] = layout.row_length
-        for j, axis in enumerate(layout.outer):
-            words[self["o", j]] = axis.size
-        for j, axis in enumerate(layout.row):
-            words[self["r", j]] = axis.size
-        for a, access in enumerate(layout.accesses):
-            for j, stride in enumerate(access.outer):
+        for j, loop in enumerate(layout.outer):
+            words[self["o", j]] = loop.size
+        for j, loop in enumerate(layout.row):
+            words[self["r", j]] = loop.size
+        for a, bound in enumerate(layout.accesses):
+            for j, stride in enumerate(bound.outer):
                 words[self["po", a, j]] = stride
-            for j, stride in enumerate(access.row):
+            for j, stride in enumerate(bound.row):
                 words[self["pr", a, j]] = stride
         for k, node in enumerate(region.nodes):
             match node:

@@ -1,7 +1,7 @@
 """In which passes over a row a region's nodes are computed.
 
-In: a Region. Out: ``Phases``: pass p computes the row-level nodes that the reductions of depth p + 1 need; the last pass
-computes what is stored at row level. Between passes, at the outer level, come the nodes that read reductions.
+In: a Region. Out: ``Phases``: pass p computes the row-level nodes that the reductions of depth p + 1 need; the last
+pass computes what is stored at row level. Between passes, at the outer level, come the nodes that read reductions.
 
 An expensive node that a later pass needs again is kept in the row of an output of its own dtype, where there is one
 that only the last pass writes: softmax keeps ``exp(x − max)`` in the row that it will divide.
@@ -25,8 +25,8 @@ costs about as much as four operations; below this the store does not pay)."""
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One sweep over the row: ``nodes`` in order; ``reduces`` it feeds; ``stores`` it writes; node → store that keeps it
-    (``saves``), node → store that it is read back from (``loads``)."""
+    """One sweep over the row: ``nodes`` in order; ``reduces`` it feeds; ``stores`` it writes; node → store that keeps
+    it (``saves``), node → store that it is read back from (``loads``)."""
 
     nodes: tuple[int, ...]
     reduces: tuple[int, ...]
@@ -82,7 +82,9 @@ def schedule(region: Region) -> Phases:
     for p, group in enumerate(groups):
         earlier = {n: s for n, (first, s) in kept.items() if first < p and n in needed[p]}
         nodes = _closure(region, roots[p] - set(earlier), outer, stop=frozenset(earlier)) | set(earlier)
-        ends_depth = bool(group) and (p + 1 == len(groups) or not groups[p + 1] or depth[groups[p + 1][0]] > depth[group[0]])
+        ends_depth = bool(group) and (
+            p + 1 == len(groups) or not groups[p + 1] or depth[groups[p + 1][0]] > depth[group[0]]
+        )
         passes.append(
             Pass(
                 nodes=tuple(sorted(nodes)),

@@ -1,7 +1,7 @@
 """Reductions inside a kernel: what a loop carries, how a chunk ends, how chunks are put together.
 
-In: values of the reduced node, vector by vector. Out: *words* of 8 bytes per chunk, and from all chunks' words the result.
-The order of everything here is that of ``tenferro.lowering.tree``.
+In: values of the reduced node, vector by vector. Out: *words* of 8 bytes per chunk, and from all chunks' words the
+result. The order of everything here is that of ``tenferro.lowering.tree``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tenferro.engines.cpu import elements
-from tenferro.engines.cpu.body import CodeBuilder, constant
+from tenferro.engines.cpu.body import CodeBuilder
 from tenferro.engines.cpu.code import Code
 from tenferro.engines.cpu.elements import Value
 from tenferro.engines.cpu.vector_builder import ModuleText, Vec
@@ -81,13 +81,13 @@ class Accumulator:
             found.append((elements.value_type(width, dtype), text))
         return found
 
-    def _initial(self, position: int) -> complex:
+    def _initial(self, position: int) -> float:
         if self.kind == "sum":
             return -0.0 if self.dtype.kind in "fc" else 0
         identity = extreme_identity(self.kind, self.dtype)
         if self.dtype.kind == "c":
             return identity.real
-        return identity if position == 0 else -1
+        return identity.real if position == 0 else -1
 
     def step(self, accs: Sequence[str], value: Value, active: str, index: str) -> list[str]:
         """The carried values after one vector; ``active`` masks its lanes, ``index`` numbers them."""
@@ -96,7 +96,7 @@ class Accumulator:
             values = [value.re, value.im] if isinstance(value, Complex) else [value]
             return [self._add(a, v, active) for a, v in zip(accs, values, strict=True)]
         if self.kind in ("max", "min"):
-            identity = constant(b, extreme_identity(self.kind, self.dtype), self.dtype)
+            identity = scalar.constant(b, extreme_identity(self.kind, self.dtype), self.dtype)
             masked = scalar.where(b, Vec(active, BOOL), value, identity)
             combined = _extreme(b, self.kind, self._value(accs), masked)
             return [combined.re.text, combined.im.text] if isinstance(combined, Complex) else [combined.text]
@@ -133,7 +133,9 @@ class Accumulator:
             half = width // 2
             low = [self._half(v, width, 0) for v in current]
             high = [self._half(v, width, half) for v in current]
-            current = combine(CodeBuilder(self.builder.module, half, False, self.code), self.kind, self.dtype, low, high)
+            current = combine(
+                CodeBuilder(self.builder.module, half, False, self.code), self.kind, self.dtype, low, high
+            )
             width = half
         return current
 
@@ -167,7 +169,7 @@ def _extreme(b: CodeBuilder, kind: str, x: Value, y: Value) -> Value:
 
 def _beats(b: CodeBuilder, kind: str, x: Vec, y: Vec) -> Vec:
     """x goes before y strictly: it is better, or it is a NaN and y is none."""
-    better = scalar.less(b, y, x) if kind == "argmax" else scalar.less(b, x, y)
+    better: Vec = scalar.less(b, y, x) if kind == "argmax" else scalar.less(b, x, y)
     if x.dtype.kind != "f":
         return better
     x_nan, y_nan = scalar.not_equal(b, x, x), scalar.not_equal(b, y, y)
@@ -187,8 +189,8 @@ class Chunks:
         self.builder = CodeBuilder(module, 1, False, code)
 
     def result(self, node: Reduce, dtype: np.dtype[Any], base: str, count: str, length: str, chunk: int) -> Value:
-        """The reduction from its words: word w of chunk c is at ``base + 8 * (w * count + c)``. ``dtype`` is that of the
-        reduced node, ``length`` the elements of a row, ``chunk`` those of a chunk."""
+        """The reduction from its words: word w of chunk c is at ``base + 8 * (w * count + c)``. ``dtype`` is that of
+        the reduced node, ``length`` the elements of a row, ``chunk`` those of a chunk."""
         pitch = self.code.mul(count, WORD)
         places = [base, self.code.at(base, pitch)][: words(node.kind, dtype)]
         if node.kind == "moments":
@@ -242,7 +244,7 @@ class Chunks:
         code, b = self.code, self.builder
 
         def read(w: int, c: str | int) -> Vec:
-            return elements.load(code, code.at(places[w], code.mul(c, WORD)), 1, F64)
+            return elements.load_scalar(code, code.at(places[w], code.mul(c, WORD)), F64)
 
         def number(x: str) -> Vec:
             return Vec(code.emit(f"sitofp i64 {x} to double"), F64)
@@ -323,6 +325,7 @@ def _tree_function(name: str, dtype: np.dtype[Any]) -> str:
 def _halve_in_memory(code: Code, lane: Callable[[str | int], str], kind: str, width: int, itemsize: int) -> None:
     half = width // 2
     while half:
+
         def fold(k: str, _: list[str], half: int = half) -> list[str]:
             low = code.emit(f"load {kind}, ptr {lane(k)}, align {itemsize}")
             high = code.emit(f"load {kind}, ptr {lane(code.add(k, half))}, align {itemsize}")

@@ -47,7 +47,9 @@ INLINE_LIMIT = 160
 
 def vector_lanes(region: Region) -> int:
     """Elements of a vector: what the tree asks for, else two AVX-512 registers of the widest component."""
-    reduced = [region.nodes[n.arg].dtype for n in region.nodes if isinstance(n, Reduce) and n.kind in ("sum", "moments")]
+    reduced = [
+        region.nodes[n.arg].dtype for n in region.nodes if isinstance(n, Reduce) and n.kind in ("sum", "moments")
+    ]
     floats = [tree_lanes(d) for d in reduced if d.kind in "fc"]
     if floats:
         return max(floats)
@@ -232,14 +234,21 @@ class RowKernel:
         self._outer_nodes(code, [k for k in one.outer if not self._is_uniform(k)], values)
         code.do("ret void")
         return code.function(
-            f"define internal void @closing{p}(ptr noalias %P, ptr noalias %ctx, ptr noalias %parts, i64 %count) nounwind"
+            f"define internal void @closing{p}(ptr noalias %P, ptr noalias %ctx, ptr noalias %parts, i64 %count) "
+            "nounwind"
         )
 
     def _finish(self) -> str:
         """Write the outer-level stores of a row."""
         code = Code()
         body = Body(
-            self.region, self.variant, self.params, code, CodeBuilder(self.module, 1, False, code), "%P", self.axis_loops
+            self.region,
+            self.variant,
+            self.params,
+            code,
+            CodeBuilder(self.module, 1, False, code),
+            "%P",
+            self.axis_loops,
         )
         for k in self.phases.outer_stores:
             node = self.region.stores[k].node
@@ -288,9 +297,7 @@ class RowKernel:
             first = code.mul(c, size)
             stop = code.minimum(code.add(first, size), length)
             part = code.at(parts, code.mul(c, 8))
-            code.do(
-                f"call void @pass{p}(ptr %P, ptr {context}, i64 {first}, i64 {stop}, ptr {part}, i64 {pitch})"
-            )
+            code.do(f"call void @pass{p}(ptr %P, ptr {context}, i64 {first}, i64 {stop}, ptr {part}, i64 {pitch})")
             return []
 
         code.loop(0, self._chunk_count(code, p, length), 1, [], one_chunk)
@@ -367,4 +374,3 @@ class RowKernel:
         code.loop("%begin", "%end", 1, [], item)
         code.do("ret void")
         return code.function(f"define void @close{p}(ptr noalias %P, i64 %begin, i64 %end) nounwind")
-

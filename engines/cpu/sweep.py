@@ -52,9 +52,7 @@ class PassFunction:
         self.region = kernel.region
         self.code = Code()
         self.builder = CodeBuilder(kernel.module, kernel.lanes, kernel.outline, self.code)
-        self.body = Body(
-            kernel.region, kernel.variant, kernel.params, self.code, self.builder, "%P", kernel.axis_loops
-        )
+        self.body = Body(kernel.region, kernel.variant, kernel.params, self.code, self.builder, "%P", kernel.axis_loops)
         self.scalars: list[str] = []
         self.fixed: dict[int, Value] = {}  # values that do not change along the row
         self.streams: dict[int, Stream] = {}  # access → stream
@@ -69,7 +67,7 @@ class PassFunction:
         self.number = code.mul(row_number, code.word("%P", LENGTH))
         self._open_streams(length)
         self._fix_values()
-        reduces = [r for r in self.one.reduces]
+        reduces = list(self.one.reduces)
         accumulators = {r: self._accumulator(r, second=False) for r in reduces}
         finals = self._sweep(self.one.nodes, accumulators, length, stores=True)
         part_words: dict[int, list[Vec]] = {r: a.finish(finals[r]) for r, a in accumulators.items()}
@@ -235,9 +233,7 @@ class PassFunction:
         code.jump(go)
         code.start(go)
         for a in padded:
-            straight[a] = code.emit(
-                f"phi ptr [ {straight[a]}, %{before} ], [ {self.streams[a].pad}, %{tail} ]"
-            )
+            straight[a] = code.emit(f"phi ptr [ {straight[a]}, %{before} ], [ {self.streams[a].pad}, %{tail} ]")
         return straight
 
     def _fill_pad(self, stream: Stream, source: str, left: str) -> None:
@@ -275,11 +271,13 @@ class PassFunction:
         return code.emit(f"add {kind} {start}, {elements.lane_numbers(lanes)}")
 
     def _position(self, i: str, active: str | None) -> Position:
-        return Position(self.scalars, lambda j: self._row_index(i, j), active, self.code.add(self.number, self.code.add("%e0", i)))
+        return Position(
+            self.scalars, lambda j: self._row_index(i, j), active, self.code.add(self.number, self.code.add("%e0", i))
+        )
 
     def _row_index(self, i: str, j: int) -> str:
-        """Index along row loop j per lane. Exact in float64 for indices below 2**53: a rounded quotient reaches the next
-        integer only if 1/size < 2**-53 * quotient, that is beyond them."""
+        """Index along row loop j per lane. Exact in float64 for indices below 2**53: a rounded quotient reaches the
+        next integer only if 1/size < 2**-53 * quotient, that is beyond them."""
         code, lanes, rank = self.code, self.kernel.lanes, self.kernel.variant.row_rank
         index = self._lane_index(i)
         if rank == 1:

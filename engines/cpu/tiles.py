@@ -1,7 +1,8 @@
 """Tiles for operands that disagree on the inner axis, as in ``x + x.T``.
 
 A ``tiled`` access is contiguous along the last outer loop instead of the row. An item is a tile of ``rows × columns``:
-each tiled access is transposed into scratch memory, whole cache lines at a time, and the rows of the tile then read it as
+each tiled access is transposed into scratch memory, whole cache lines at a time, and the rows of the tile then read
+it as
 if it were contiguous. Row tiles follow one another under one block of columns, so that the pages of the transposed
 operand stay translated.
 """

@@ -82,7 +82,8 @@ def _infer_astype(types: Sequence[ArrayType], params: Params) -> tuple[ArrayType
 
 
 def _reference_astype(x: Any, *, dtype: np.dtype[Any]) -> Any:
-    """NumPy's conversion with the corners defined: float to int saturates, NaN gives 0, complex drops the imaginary part."""
+    """NumPy's conversion with the corners defined: float to int saturates, NaN gives 0, complex drops the imaginary
+    part."""
     x = np.asarray(x)
     if x.dtype.kind == "c" and dtype.kind not in "cb":
         x = x.real
@@ -119,7 +120,9 @@ remainder = _row(
     "remainder", np.remainder, kinds=REALS, result="same", cost=14, check="zero_divisor",
     scalar=lambda b, x, y: scalar.remainder(b, x, y),
 )  # fmt: skip
-negative = _row("negative", np.negative, kinds=NUMBERS, result="same", cost=1, scalar=lambda b, x: scalar.negative(b, x))
+negative = _row(
+    "negative", np.negative, kinds=NUMBERS, result="same", cost=1, scalar=lambda b, x: scalar.negative(b, x)
+)
 absolute = _row("absolute", np.absolute, kinds=ALL, result="real", cost=1, scalar=lambda b, x: scalar.absolute(b, x))
 maximum = _row("maximum", np.maximum, kinds=ALL, result="same", cost=3, scalar=lambda b, x, y: scalar.maximum(b, x, y))
 minimum = _row("minimum", np.minimum, kinds=ALL, result="same", cost=3, scalar=lambda b, x, y: scalar.minimum(b, x, y))

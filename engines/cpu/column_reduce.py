@@ -1,0 +1,199 @@
+"""Reductions down the columns of a tile: what is kept per column, how a chunk ends, how chunks are put together.
+
+In: vectors of the reduced node, row by row. Out: the reduction's values in the tile's cells. The order is that of
+``tenferro.lowering.tree``, column by column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tenferro.engines.cpu import elements
+from tenferro.engines.cpu.elements import Value
+from tenferro.engines.cpu.reduce import combine, extreme_identity
+from tenferro.engines.cpu.vector_builder import Vec
+from tenferro.lowering.region import Reduce
+from tenferro.tracer import scalar
+from tenferro.tracer.scalar.builder import Complex
+
+if TYPE_CHECKING:
+    from tenferro.engines.cpu.columns import TileFunction
+
+F64, INT64 = np.dtype(np.float64), elements.INT64
+MAX_CHUNKS = 16
+"""Chunks of the longest column: their results wait on the stack, and one step of the tree puts them together."""
+
+
+@dataclass(slots=True)
+class Rows:
+    """Rows of values on the stack, as wide as the widest tile: accumulators, results, means. One part per component."""
+
+    bases: list[str]
+    dtypes: list[np.dtype[Any]]
+
+
+def parts_of(value: Value) -> list[Vec]:
+    """The components of a value."""
+    return [value.re, value.im] if isinstance(value, Complex) else [value]
+
+
+class Accumulators:
+    """One reduction of a tile: its accumulator rows, and its chunks' results. Argument reductions carry a second row of
+    indices; moments carry mean and spread in float64."""
+
+    def __init__(self, tile: TileFunction, r: int) -> None:
+        self.tile, self.r = tile, r
+        self.code, self.builder = tile.code, tile.builder
+        self.kind, self.dtype = tile.kernel.kind(r), tile.kernel.reduced(r)
+        node = tile.region.nodes[r]
+        assert isinstance(node, Reduce)
+        self.arg = node.arg
+        self.lanes = tile.kernel.accumulator_rows(r)
+        self.rows = tile.rows(self.dtype, self.lanes)
+        if self.kind in ("argmax", "argmin"):
+            self.rows = Rows([*self.rows.bases, tile.rows(INT64, 1).bases[0]], [*self.rows.dtypes, INT64])
+        if self.is_tree:
+            self.results = tile.rows(self.dtype, MAX_CHUNKS)
+        if self.kind == "moments":
+            self.mean, self.spread = tile.rows(F64, 1), tile.rows(F64, 1)
+            self.centre = tile.rows(self.dtype, 1)
+
+    @property
+    def is_tree(self) -> bool:
+        return self.kind == "sum" and self.dtype.kind in "fc"
+
+    def _identity(self) -> list[Vec]:
+        b = self.builder
+        if self.kind in ("sum", "moments"):
+            zero = -0.0 if self.dtype.kind in "fc" else 0
+            return [b.const(zero, d) for d in self.rows.dtypes]
+        values = parts_of(scalar.constant(b, extreme_identity(self.kind, self.dtype), self.dtype))
+        return [*values, b.const(-1, INT64)] if self.kind in ("argmax", "argmin") else values
+
+    def _fill(self, rows: Rows, count: int, values: Sequence[Vec]) -> None:
+        def row(r: str) -> None:
+            self.tile.each_column(lambda v, left: self.tile.write(rows, r, v, values))
+
+        self.tile.each_row(str(count), "0", row)
+
+    def begin(self) -> None:
+        """Before the first chunk: reductions that are exact in any order run through all chunks."""
+        if self.kind == "moments":
+            zero = [self.builder.const(0.0, F64)]
+            self._fill(self.mean, 1, zero)
+            self._fill(self.spread, 1, zero)
+        elif not self.is_tree:
+            self._fill(self.rows, 1, self._identity())
+
+    def clear(self) -> None:
+        if self.is_tree or self.kind == "moments":
+            self._fill(self.rows, self.lanes, self._identity())
+
+    def step(self, values: Mapping[int, Value], r: str, first: str, v: str) -> None:
+        value = parts_of(values[self.arg])
+        if self.kind in ("argmax", "argmin"):
+            index = elements.splat_text(self.code, r, self.tile.kernel.lanes, "i64")
+            value = [*value, Vec(index, INT64)]
+        lane = "0" if self.lanes == 1 else self.code.emit(f"and i64 {self.code.sub(r, first)}, {self.lanes - 1}")
+        self._accumulate(value, lane, v)
+
+    def _accumulate(self, value: Sequence[Vec], lane: str, v: str) -> None:
+        kind = "sum" if self.kind == "moments" else self.kind
+        before = self.tile.read(self.rows, lane, v)
+        self.tile.write(self.rows, lane, v, combine(self.builder, kind, self.dtype, before, value))
+
+    def _halve(self) -> None:
+        half = self.lanes // 2
+        while half:
+
+            def row(j: str, half: int = half) -> None:
+                def column(v: str, left: str) -> None:
+                    low = self.tile.read(self.rows, j, v)
+                    high = self.tile.read(self.rows, self.code.add(j, half), v)
+                    self.tile.write(self.rows, j, v, combine(self.builder, "sum", self.dtype, low, high))
+
+                self.tile.each_column(column)
+
+            self.tile.each_row(str(half), "0", row)
+            half //= 2
+
+    def close_chunk(self, p: int, c: str, first: str, stop: str) -> None:
+        if self.is_tree:
+            self._halve()
+            self.tile.each_column(
+                lambda v, left: self.tile.write(self.results, c, v, self.tile.read(self.rows, "0", v))
+            )
+        elif self.kind == "moments":
+            self._close_moments(p, first, stop)
+
+    def _close_moments(self, p: int, first: str, stop: str) -> None:
+        """Mean of the chunk, then squared deviations from it, then Chan, Golub and LeVeque (1979), eq. 2.1."""
+        tile, b, code = self.tile, self.builder, self.code
+        self._halve()
+        here = code.sub(stop, first)
+        count = b.convert(Vec(elements.splat_text(code, here, tile.kernel.lanes, "i64"), INT64), self.dtype)
+
+        def centre(v: str, left: str) -> None:
+            (total,) = tile.read(self.rows, "0", v)
+            tile.write(self.centre, "0", v, [b.div(total, count)])
+
+        tile.each_column(centre)
+        self.clear()
+
+        def deviation(values: dict[int, Value], r: str, v: str) -> None:
+            d = b.sub(values[self.arg], tile.read(self.centre, "0", v)[0])
+            lane = code.emit(f"and i64 {code.sub(r, first)}, {self.lanes - 1}")
+            self._accumulate([b.mul(d, d)], lane, v)
+
+        one = tile.kernel.phases.passes[p]
+        tile.sweep(p, one.nodes, first, stop, deviation)
+        self._halve()
+        tile.each_column(lambda v, left: self._merge_moments(v, first, here, stop))
+
+    def _merge_moments(self, v: str, before: str, here: str, after: str) -> None:
+        tile, b = self.tile, self.builder
+
+        def number(x: str) -> Vec:
+            return b.convert(Vec(elements.splat_text(self.code, x, tile.kernel.lanes, "i64"), INT64), F64)
+
+        def wide(x: Vec) -> Vec:
+            return b.convert(x, F64)
+
+        n_a, n_b, n = number(before), number(here), number(after)
+        (mean,), (spread,) = tile.read(self.mean, "0", v), tile.read(self.spread, "0", v)
+        centre, own = wide(tile.read(self.centre, "0", v)[0]), wide(tile.read(self.rows, "0", v)[0])
+        delta = b.sub(centre, mean)
+        moved = b.add(mean, b.div(b.mul(delta, n_b), n))
+        between = b.div(b.mul(b.mul(b.mul(delta, delta), n_a), n_b), n)
+        is_first = b.eq(n_a, b.const(0.0, F64))
+        tile.write(self.mean, "0", v, [b.select(is_first, centre, moved)])
+        tile.write(self.spread, "0", v, [b.select(is_first, own, b.add(b.add(spread, own), between))])
+
+    def end(self, chunks: str) -> None:
+        """The result into the reduction's cell. Chunks of a sum go down the same accumulator rows, as one more
+        level."""
+        tile, b, cell = self.tile, self.builder, self.tile.cells[self.r]
+        if self.is_tree:
+            # One chunk is its own result: −0.0 + x = x, so the level changes nothing.
+            self.clear()
+
+            def chunk(c: str) -> None:
+                tile.each_column(lambda v, left: self._accumulate(tile.read(self.results, c, v), c, v))
+
+            tile.each_row(chunks, "0", chunk)
+            self._halve()
+        node = tile.region.nodes[self.r]
+
+        def column(v: str, left: str) -> None:
+            if self.kind == "moments":
+                (spread,) = tile.read(self.spread, "0", v)
+                tile.write(cell, "0", v, [b.convert(spread, node.dtype)])
+                return
+            values = tile.read(self.rows, "0", v)
+            tile.write(cell, "0", v, values[1:] if self.kind in ("argmax", "argmin") else values)
+
+        tile.each_column(column)
