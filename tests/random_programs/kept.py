@@ -2,6 +2,33 @@
 
 from __future__ import annotations
 
-from tests.random_programs.generator import RandomProgram
+from tests.random_programs.generator import Argument, RandomProgram
 
-KEPT: tuple[RandomProgram, ...] = ()
+SIZES = ({"n": 3, "m": 5}, {"n": 5, "m": 2}, {"n": 2, "m": 1})
+MATRIX = Argument("x", "float64", ("n", "m"), "C", 1)
+STACK = Argument("x", "float32", (2, "n", "m"), "F", 2)
+VECTOR = Argument("x", "complex128", ("m",), "strided", 3)
+EPSILON = 2.0**-52
+
+KEPT: tuple[RandomProgram, ...] = (
+    # An index array along an axis that a scalar was repeated over.
+    RandomProgram(
+        (MATRIX,),
+        ("v0 = np.zeros(x.shape)[::-2]", "v1 = np.cos(v0[:, None])", "v2 = v1[np.arange(v1.shape[0])[::-1]]"),
+        ("v2",), (EPSILON,), SIZES,
+    ),
+    # A size that is 1 by a guard on an expression, stretched.
+    RandomProgram((STACK,), ("v0 = x[1:]", "v1 = x * v0"), ("v1",), (0.0,), SIZES),
+    # np.array of a traced argument, written to.
+    RandomProgram((MATRIX,), ("v0 = np.array(x)", "v0[[0, -1]] = 3"), ("v0",), (0.0,), SIZES),
+    # An element taken with an Ellipsis is a view.
+    RandomProgram((VECTOR,), ("v0 = x + 1", "v1 = v0[..., 0]", "v0 -= 0.5"), ("v1", "v0"), (0.0, 0.0), SIZES),
+    # np.copyto outside a trace.
+    RandomProgram((MATRIX,), ("v0 = x + 2", "np.copyto(v0, 0.25)"), ("v0",), (0.0,), SIZES),
+    # exp kept between the two passes over a short row whose elements lie apart.
+    RandomProgram(
+        (MATRIX,), ("v0 = np.exp(x)", "v1 = v0 / v0.sum(axis=0, keepdims=True)"), ("v1",), (EPSILON,), SIZES
+    ),
+    # The squared deviations of complex numbers.
+    RandomProgram((VECTOR,), ("v0 = x.var(axis=0)",), ("v0",), (EPSILON,), SIZES),
+)  # fmt: skip

@@ -18,7 +18,7 @@ def programs(draw: st.DrawFn) -> RandomProgram:
     return generate(lambda n: draw(st.integers(0, n - 1)), propose)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 @given(program=programs())
 def test_every_way_of_running_agrees(program: RandomProgram) -> None:
     found = disagreements(program)

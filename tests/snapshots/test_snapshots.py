@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -43,3 +44,23 @@ def test_there_are_fifteen_functions_and_no_stray_file() -> None:
 def test_stages_do_not_depend_on_history(function: Callable[..., Any]) -> None:
     """A second, independent trace of the same function gives the same text."""
     assert stages(function) == stages(function)
+
+
+DIGESTS = FOLDER / "llvm.digests"
+
+
+def llvm_digest(function: Callable[..., Any]) -> str:
+    """Kernels, lines and a digest of the LLVM text, which does not depend on the machine: LLVM fits it to the target."""
+    lowered = tn.jit(function).lower(*Inputs((7, 12), "float32").arrays())
+    text = lowered.as_text("llvm")
+    kernels = sum(line.startswith("; r") for line in text.splitlines())
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return f"{function.__name__}: {kernels} kernels, {text.count(chr(10))} lines, {digest}"
+
+
+def test_llvm(request: pytest.FixtureRequest) -> None:
+    """The texts themselves are long; ``f.lower(*args).as_text("llvm")`` shows them."""
+    found = "\n".join(llvm_digest(f) for f in FUNCTIONS) + "\n"
+    if request.config.getoption("--update-snapshots"):
+        DIGESTS.write_text(found)
+    assert found == DIGESTS.read_text(), "kernels have changed; if they should have, pytest --update-snapshots"

@@ -13,7 +13,7 @@ from tests.table.agreement import bits, values
 from tests.table.test_engines import made_for
 
 WAYS = ("512 bits, level 2", "256 bits, level 0", "128 bits, level 2")
-COUNT = 8
+COUNT = 5
 
 
 def _largest(name: str, which: str) -> list[Sample]:
