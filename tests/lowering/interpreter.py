@@ -81,7 +81,7 @@ class Run:
                 result = i.op.reference(*[self.source(s) for s in i.inputs], **self.params(i.params))
                 results = result if isinstance(result, tuple) else (result,)
                 for slot, array in zip(i.outputs, results, strict=True):
-                    self.slots[slot.index] = np.array(array)
+                    self.slots[slot.index] = np.array(array, order="C")
                 if isinstance(i.op.form, Library):
                     for output, axis in i.op.form.runtime_extents:
                         leaf: Any = i.types[output].shape[axis].terms[0][0][0].leaf
