@@ -54,9 +54,11 @@ def _text(name: str, itemsize: int, rank: int, pack: bool) -> str:
 
 
 def _indices(code: Code, number: str, sizes: list[str]) -> list[str]:
-    """The indices of a row-major number."""
+    """The indices of a row-major number. A row of no elements is copied too: division by its size would be a trap."""
     found: list[str] = []
     for size in reversed(sizes[1:]):
+        empty = code.compare("eq", size, 0)
+        size = code.emit(f"select i1 {empty}, i64 1, i64 {size}")
         found.insert(0, code.emit(f"urem i64 {number}, {size}"))
         number = code.emit(f"udiv i64 {number}, {size}")
     return [number, *found]

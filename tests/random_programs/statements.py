@@ -196,9 +196,10 @@ def indexed(state: State) -> Proposal | None:
 
 
 def created(state: State) -> Proposal | None:
-    a = state.pick(lambda x, v: _fixed(x, v) and x.ndim > 0)
+    # Where its shape is one number for all sizes NumPy itself evaluates functions of the array, with its own last bits.
+    a = state.pick(lambda x, v: _fixed(x, v) and len({s[v.name].shape[:1] for s in state.scopes}) > 1)
     if a is None:
-        return None  # or of rank 0: NumPy itself evaluates functions of constant arrays, with its own last bits
+        return None
     template = state.one_of(
         "np.zeros({}.shape)", "np.zeros_like({})", "{}.copy()", "np.ones({}.shape, {}.dtype)", "np.full({}.shape, 2)",
         "np.arange({}.shape[0])", "np.array({})", "np.arange({}.size).reshape({}.shape)",
