@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -54,6 +55,7 @@ class Accumulators:
         self.arg = node.arg
         self.lanes = tile.kernel.accumulator_rows(r)
         self.rows = tile.rows(self.dtype, self.lanes)
+        self.centred = False  # whether squared deviations from the chunk's mean are accumulated
         if self.kind in ("argmax", "argmin"):
             self.rows = Rows([*self.rows.bases, tile.rows(INT64, 1).bases[0]], [*self.rows.dtypes, INT64])
         if self.is_tree:
@@ -93,18 +95,31 @@ class Accumulators:
         if self.is_tree or self.kind == "moments":
             self._fill(self.rows, self.lanes, self._identity())
 
-    def step(self, values: Mapping[int, Value], r: str, first: str, v: str) -> None:
-        value = parts_of(values[self.arg])
-        if self.kind in ("argmax", "argmin"):
-            index = elements.splat_text(self.code, r, self.tile.kernel.lanes, "i64")
-            value = [*value, Vec(index, INT64)]
-        lane = "0" if self.lanes == 1 else self.code.emit(f"and i64 {self.code.sub(r, first)}, {self.lanes - 1}")
-        self._accumulate(value, lane, v)
+    def hold(self, lane: str, v: str) -> list[tuple[str, str]]:
+        """The accumulator of a lane and a vector of columns, to be carried round: types and values."""
+        if self.centred:
+            (self.middle,) = self.tile.read(self.centre, "0", v)
+        held = self.tile.read(self.rows, lane if self.lanes > 1 else "0", v)
+        return [(elements.value_type(self.tile.kernel.lanes, x.dtype), x.text) for x in held]
 
-    def _accumulate(self, value: Sequence[Vec], lane: str, v: str) -> None:
+    def step(self, texts: Sequence[str], values: Mapping[int, Value], r: str) -> list[str]:
+        """The carried values after row r."""
+        value, kind = parts_of(values[self.arg]), self.kind
+        if self.centred:
+            deviation = self.builder.sub(value[0], self.middle)
+            value = [self.builder.mul(deviation, deviation)]
+        if kind in ("argmax", "argmin"):
+            value = [*value, Vec(elements.splat_text(self.code, r, self.tile.kernel.lanes, "i64"), INT64)]
+        return self._combined([Vec(t, d) for t, d in zip(texts, self.rows.dtypes, strict=True)], value)
+
+    def _combined(self, before: Sequence[Vec], value: Sequence[Vec]) -> list[str]:
         kind = "sum" if self.kind == "moments" else self.kind
-        before = self.tile.read(self.rows, lane, v)
-        self.tile.write(self.rows, lane, v, combine(self.builder, kind, self.dtype, before, value))
+        return [x.text for x in combine(self.builder, kind, self.dtype, before, value)]
+
+    def release(self, lane: str, v: str, texts: Sequence[str]) -> None:
+        """Put what was carried back."""
+        row = lane if self.lanes > 1 else "0"
+        self.tile.write(self.rows, row, v, [Vec(t, d) for t, d in zip(texts, self.rows.dtypes, strict=True)])
 
     def _halve(self) -> None:
         half = self.lanes // 2
@@ -144,13 +159,9 @@ class Accumulators:
         tile.each_column(centre)
         self.clear()
 
-        def deviation(values: dict[int, Value], r: str, v: str) -> None:
-            d = b.sub(values[self.arg], tile.read(self.centre, "0", v)[0])
-            lane = code.emit(f"and i64 {code.sub(r, first)}, {self.lanes - 1}")
-            self._accumulate([b.mul(d, d)], lane, v)
-
-        one = tile.kernel.phases.passes[p]
-        tile.sweep(p, one.nodes, first, stop, deviation)
+        self.centred = True
+        tile.sweep(p, tile.kernel.phases.passes[p].nodes, first, stop, [self], save=False)
+        self.centred = False
         self._halve()
         tile.each_column(lambda v, left: self._merge_moments(v, first, here, stop))
 
@@ -181,8 +192,12 @@ class Accumulators:
             # One chunk is its own result: −0.0 + x = x, so the level changes nothing.
             self.clear()
 
+            def one(c: str, v: str, left: str) -> None:
+                before = [Vec(text, d) for (_, text), d in zip(self.hold(c, v), self.rows.dtypes, strict=True)]
+                self.release(c, v, self._combined(before, tile.read(self.results, c, v)))
+
             def chunk(c: str) -> None:
-                tile.each_column(lambda v, left: self._accumulate(tile.read(self.results, c, v), c, v))
+                tile.each_column(partial(one, c))
 
             tile.each_row(chunks, "0", chunk)
             self._halve()
