@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 
 TILE_BYTES = 128
 """Bytes of a tile along the operand's contiguous direction: two cache lines, so that a misaligned one is read whole."""
-TILE_COLUMNS = 256
-AHEAD = 16
+TILE_COLUMNS = 512
+AHEAD = 8
 """Columns between a line's prefetch and its use."""
+BLOCK_SIDES = {4: 16, 8: 8}
+"""Item size → side of the square that is transposed in registers: one cache line."""
 
 
 def tile_rows(itemsize: int) -> int:
@@ -93,43 +95,87 @@ def transpose_function(module: ModuleText, itemsize: int, out: bool = False) -> 
 
 
 def _transpose_text(name: str, itemsize: int, out: bool) -> str:
-    """Columns four at a time: each element of four neighbouring lines makes one short run of a scratch row."""
+    """Square blocks in registers where elements are neighbours along a source column; what is left one by one."""
     code = Code()
-    kind = f"i{8 * itemsize}"
-    whole = code.emit("and i64 %columns, -4")
-
-    def move(r: str, lines: list[str], column: str) -> None:
-        near = code.at(code.at("%scratch", code.mul(r, "%pitch")), code.mul(column, itemsize))
-        for k, line in enumerate(lines):
-            pair = (code.at(line, code.mul(r, "%step")), code.at(near, k * itemsize))
-            source, sink = reversed(pair) if out else pair
-            value = code.emit(f"load {kind}, ptr {source}, align 1")
-            code.do(f"store {kind} {value}, ptr {sink}, align 1")
-
-    def columns_from(c: str, count: int) -> None:
-        lines = [code.at("%source", code.mul(code.add(c, k), "%stride")) for k in range(count)]
-
-        def one(r: str, _: list[str]) -> list[str]:
-            move(r, lines, c)
-            return []
-
-        code.loop(0, "%rows", 1, [], one)
-
-    def four(c: str, _: list[str]) -> list[str]:
-        # Neighbouring lines lie a whole row of the operand apart, which no hardware prefetcher follows.
-        for k in range(4):
-            line = code.at("%source", code.mul(code.add(c, AHEAD + k), "%stride"))
-            for part in range(0, TILE_BYTES, 64):
-                code.do(f"call void @llvm.prefetch.p0(ptr {code.at(line, part)}, i32 0, i32 3, i32 1)")
-        columns_from(c, 4)
-        return []
-
-    def single(c: str, _: list[str]) -> list[str]:
-        columns_from(c, 1)
-        return []
-
-    code.loop(0, whole, 4, [], four)
-    code.loop(whole, "%columns", 1, [], single)
+    side = BLOCK_SIDES.get(itemsize, 0) if not out else 0
+    whole_rows = whole_columns = "0"
+    if side:
+        neighbours = code.compare("eq", "%step", itemsize)
+        whole_columns = code.emit(f"and i64 %columns, -{side}")
+        full = code.emit(f"and i64 %rows, -{side}")
+        whole_rows = code.emit(f"select i1 {neighbours}, i64 {full}, i64 0")
+        _blocks(code, itemsize, side, whole_rows, whole_columns)
+    _one_by_one(code, itemsize, out, (whole_rows, "%rows"), ("0", whole_columns))
+    _one_by_one(code, itemsize, out, ("0", "%rows"), (whole_columns, "%columns"))
     code.do("ret void")
     arguments = "ptr noalias %scratch, i64 %pitch, ptr noalias %source, i64 %stride, i64 %step, i64 %rows, i64 %columns"
     return code.function(f"define internal void {name}({arguments}) noinline nounwind")
+
+
+def _one_by_one(code: Code, itemsize: int, out: bool, rows: tuple[str, str], columns: tuple[str, str]) -> None:
+    kind = f"i{8 * itemsize}"
+
+    def column(c: str, _: list[str]) -> list[str]:
+        line = code.at("%source", code.mul(c, "%stride"))
+
+        def element(r: str, _: list[str]) -> list[str]:
+            near = code.at(code.at("%scratch", code.mul(r, "%pitch")), code.mul(c, itemsize))
+            pair = (code.at(line, code.mul(r, "%step")), near)
+            source, sink = reversed(pair) if out else pair
+            value = code.emit(f"load {kind}, ptr {source}, align 1")
+            code.do(f"store {kind} {value}, ptr {sink}, align 1")
+            return []
+
+        code.loop(rows[0], rows[1], 1, [], element)
+        return []
+
+    code.loop(columns[0], columns[1], 1, [], column)
+
+
+def _blocks(code: Code, itemsize: int, side: int, rows: str, columns: str) -> None:
+    """``side`` columns at a time: load a vector of each, exchange halves, quarters, … of pairs, store a vector of each
+    row. The lines of the columns ahead are asked for early: they lie a whole row of the operand apart, which no
+    hardware prefetcher follows."""
+    kind = f"<{side} x i{8 * itemsize}>"
+
+    def column(c: str, _: list[str]) -> list[str]:
+        lines = [code.at("%source", code.mul(code.add(c, k), "%stride")) for k in range(side)]
+        for k in range(side):
+            ahead = code.at("%source", code.mul(code.add(c, AHEAD + k), "%stride"))
+            for part in range(0, TILE_BYTES, 64):
+                code.do(f"call void @llvm.prefetch.p0(ptr {code.at(ahead, part)}, i32 0, i32 3, i32 1)")
+
+        def row(r: str, _: list[str]) -> list[str]:
+            values = [
+                code.emit(f"load {kind}, ptr {code.at(x, code.mul(r, itemsize))}, align {itemsize}") for x in lines
+            ]
+            for k, value in enumerate(_exchanged(code, values, kind)):
+                near = code.at(code.at("%scratch", code.mul(code.add(r, k), "%pitch")), code.mul(c, itemsize))
+                code.do(f"store {kind} {value}, ptr {near}, align {itemsize}")
+            return []
+
+        code.loop(0, rows, side, [], row)
+        return []
+
+    code.loop(0, columns, side, [], column)
+
+
+def _exchanged(code: Code, values: list[str], kind: str) -> list[str]:
+    """The transpose of a square of vectors: at distance d, element i of vector k and element i ± d of vector k ± d
+    change places, for d = side/2, …, 1."""
+    side = len(values)
+    distance = side // 2
+    while distance:
+        following = list(values)
+        for k in range(side):
+            if k & distance:
+                continue
+            a, b = values[k], values[k + distance]
+            low = [i if not i & distance else side + i - distance for i in range(side)]
+            high = [i + distance if not i & distance else side + i for i in range(side)]
+            for target, order in ((k, low), (k + distance, high)):
+                mask = ", ".join(f"i32 {i}" for i in order)
+                following[target] = code.emit(f"shufflevector {kind} {a}, {kind} {b}, <{side} x i32> <{mask}>")
+        values = following
+        distance //= 2
+    return values
