@@ -102,7 +102,7 @@ def reason_for(
 def _failing(call: BoundCall, program: Compiled) -> tuple[str, SourceLine | None]:
     failing = program.captures.failing(call.receiver)
     if failing is not None:
-        return f"{failing.text} holds no longer", None
+        return failing.failure, failing.line
     late = program.late(call.receiver)
     if late is None:
         return "a captured array has another class, dtype or rank", None

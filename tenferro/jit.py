@@ -76,7 +76,7 @@ class JitFunction:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if current_trace() is not None:
-            return self.__wrapped__(*args, **kwargs)
+            return _inlined(self.__wrapped__)(*args, **kwargs)
         if kwargs or not self._plain:
             return self._call(args, kwargs)
         key: list[Any] = []
@@ -206,7 +206,7 @@ class BoundMethod:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if current_trace() is not None:
-            return self.__func__.__wrapped__(self.__self__, *args, **kwargs)
+            return _inlined(self.__func__.__wrapped__)(self.__self__, *args, **kwargs)
         return self.__func__._call((self.__self__, *args), kwargs, method=True)
 
     def trace(self, *args: Any, **kwargs: Any) -> SemanticProgram:
@@ -223,6 +223,13 @@ class BoundMethod:
 
     def __repr__(self) -> str:
         return f"<jit {self.__func__.__qualname__} of {self.__self__!r}>"
+
+
+def _inlined(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A jitted function inside a trace is part of it, and what it reads from outside is read as the outer one does."""
+    from tenferro.tracer.substitution import substitute
+
+    return substitute(function)
 
 
 def _is_object(value: Any) -> bool:

@@ -25,12 +25,15 @@ from tenferro.explain import CacheInfo, Explanation, TraceRecord, describe, reas
 from tenferro.guards import in_words
 from tenferro.lowered import Lowered
 from tenferro.runtime import default_runtime
-from tenferro.tracer.captures import NO_CAPTURES, captures, check_generators, snapshot
+from tenferro.tracer.captures import NO_CAPTURES, Captures, Place, captures, check_generators, snapshot
 from tenferro.tracer.config import SHOW_STAGES, config
+from tenferro.tracer.contents import evaluation
 from tenferro.tracer.entry import LeafSpec, TraceResult, trace_program
 from tenferro.tracer.errors import LoweringError, RecompileError, RecompileWarning
 from tenferro.tracer.lines import at, user_frame, user_line
 from tenferro.tracer.signature import ArgumentLeaf, BoundCall
+from tenferro.tracer.substitution import substituted
+from tenferro.tracer.trace import Trace, running_trace
 from tenferro.tracer.tree import flatten
 
 MAX_PROGRAMS = 64
@@ -103,13 +106,8 @@ class Programs:
                 f"trace{at(user_line())}"
             )
         started = time.perf_counter()
-        before = None if self._eager else snapshot(self._function, call.receiver)
-        result = self._traced(call)
+        result, reads = self._traced_alone(call) if self._eager else self._traced(call)
         traced = time.perf_counter()
-        reads = NO_CAPTURES
-        if before is not None:
-            check_generators(before, self._name)
-            reads = captures(self._function, call.receiver, before, [array for _, array in result.captured])
         compiled = Compiled(result, reads, default_runtime(), engine, wrap, not self._eager)
         prepared = time.perf_counter()
         found = _fit(compiled, call)
@@ -118,18 +116,44 @@ class Programs:
         guards = [in_words(str(g), compiled.program) + at(g.line) for g in compiled.program.guards]
         record = TraceRecord(
             len(self._traces) + 1, reason, line, (traced - started) * 1e3, (prepared - traced) * 1e3,
-            len(compiled.program.operations), (*guards, *(g.text for g in reads.guards)),
+            len(compiled.program.operations), (*guards, *(g.text + at(g.line) for g in reads.guards)),
         )  # fmt: skip
         self._keep(key, call, compiled, record)
         if not self._eager:
             self._tell(found, record)
         return found
 
-    def _traced(self, call: BoundCall) -> TraceResult:
+    def _traced_alone(self, call: BoundCall) -> tuple[TraceResult, Captures]:
+        """The trace of a function that reads nothing from outside."""
+
         def run(values: list[Any]) -> Any:
             args, kwargs = call.rebuild(values)
             return self._function(*args, **kwargs)
 
+        return self._trace_program(call, run), NO_CAPTURES
+
+    def _traced(self, call: BoundCall) -> tuple[TraceResult, Captures]:
+        """The trace, and what it reads from outside at each call."""
+        before = snapshot(self._function, call.receiver)
+        places: dict[int, Place] = {}
+        traces: list[Trace] = []
+
+        def run(values: list[Any]) -> Any:
+            args, kwargs = call.rebuild(values)
+            traces.append(running_trace(self._name))
+            with substituted(traces[0], self._function, call.receiver, before.found) as (function, substitution):
+                try:
+                    return function(*args, **kwargs)
+                finally:
+                    places.update(substitution.places)
+
+        result = self._trace_program(call, run)
+        check_generators(before, self._name)
+        arrays = [array for _, array in result.captured]
+        asked = tuple(evaluation(traces[0]).asked.values())
+        return result, captures(self._function, call.receiver, before, arrays, places, asked)
+
+    def _trace_program(self, call: BoundCall, run: Callable[[list[Any]], Any]) -> TraceResult:
         return trace_program(self._function, [_spec(leaf) for leaf in call.dynamic], run, flatten, self._name)
 
     def _keep(self, key: Hashable, call: BoundCall, compiled: Compiled, record: TraceRecord) -> None:

@@ -9,25 +9,30 @@ from __future__ import annotations
 
 import dis
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
-from types import CodeType, FunctionType, MethodType, ModuleType
-from typing import Any
+from types import CodeType, FunctionType, MappingProxyType, MethodType, ModuleType
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from tenferro.tracer.attributes import attributes_read
+from tenferro.tracer.contents import Asked, Contents
 from tenferro.tracer.errors import TraceError
-from tenferro.tracer.lines import at, user_line
+from tenferro.tracer.lines import SourceLine, at, user_line
 from tenferro.tracer.signature import static_key
+from tenferro.tracer.trace import is_supported, is_tenferro_array
 
 MAX_DEPTH = 4
 MAX_PLACES = 4096
+MAX_FOREIGN_BYTES = 1 << 16  # of arrays that no program can hold, compared at each call
 
 _SCALARS = (bool, int, float, complex, str, bytes, type(None), Enum, np.generic, np.dtype)
 _PARTS = (tuple, list, dict)
+
+Generator: TypeAlias = np.random.Generator | np.random.RandomState
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +111,7 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 
 @functools.lru_cache(maxsize=1024)
-def _names(code: CodeType) -> tuple[tuple[str, ...], frozenset[str]]:
+def names_of(code: CodeType) -> tuple[tuple[str, ...], frozenset[str]]:
     """The globals that the code and the functions inside it read, and the variables outside that they assign."""
     read: dict[str, None] = {}
     stored: set[str] = set()
@@ -122,7 +127,7 @@ def _names(code: CodeType) -> tuple[tuple[str, ...], frozenset[str]]:
 
 
 def _cells(function: FunctionType) -> Iterator[tuple[str, Any]]:
-    stored = _names(function.__code__)[1]
+    stored = names_of(function.__code__)[1]
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         if name not in stored:  # what the function itself counts or remembers is an effect of the trace
             yield name, cell
@@ -141,11 +146,34 @@ def _contents(cell: Any) -> Any:
 
 
 def _roots(function: FunctionType) -> Iterator[Found]:
-    read, stored = _names(function.__code__)
+    read, stored = names_of(function.__code__)
     for name in read:
         if name in function.__globals__ and name not in stored:
             yield Found(Place((function.__globals__, name), (), name), function.__globals__[name])
     yield from (Found(Place(cell, (), name), _contents(cell)) for name, cell in _cells(function))
+    yield from _defaults(function)
+
+
+def _defaults(function: FunctionType) -> Iterator[Found]:
+    """The default arguments in which arrays stand; numbers among them cannot change."""
+    code = function.__code__
+    defaults = function.__defaults__ or ()
+    names = code.co_varnames[: code.co_argcount][code.co_argcount - len(defaults) :]
+    root = Held(function)
+    for k, (name, value) in enumerate(zip(names, defaults, strict=True)):
+        if _holds_array(value):
+            yield Found(Place(root, (("attribute", "__defaults__"), ("item", k)), name), value)
+    for name, value in (function.__kwdefaults__ or {}).items():
+        if _holds_array(value):
+            yield Found(Place(root, (("attribute", "__kwdefaults__"), ("item", name)), name), value)
+
+
+def _holds_array(value: Any) -> bool:
+    if isinstance(value, tuple | list):
+        return any(_holds_array(v) for v in value[:16])
+    if isinstance(value, dict):
+        return any(_holds_array(v) for v in islice(value.values(), 16))
+    return isinstance(value, np.ndarray) or is_tenferro_array(value)
 
 
 def _children(found: Found, names: frozenset[str] | None, package: str) -> Iterator[Found]:
@@ -158,6 +186,11 @@ def _children(found: Found, names: frozenset[str] | None, package: str) -> Itera
     elif isinstance(value, FunctionType) and not isinstance(place.root, tuple):
         # A helper in a closure is part of the function as written; a global helper is not.
         yield from (Found(Place(cell, (), name), _contents(cell)) for name, cell in _cells(value))
+    elif isinstance(value, MethodType):
+        yield Found(place.attribute("__self__"), value.__self__)
+    elif isinstance(value, functools.partial):
+        yield Found(place.attribute("args"), value.args)
+        yield Found(place.attribute("keywords"), value.keywords)
     elif isinstance(place.root, Self | Held) and not place.steps and hasattr(value, "__dict__"):
         yield from (Found(place.attribute(k), v) for k, v in vars(value).items() if names is None or k in names)
     elif _is_plain_object(value, package):
@@ -206,10 +239,14 @@ class Snapshot:
 
     scalars: dict[tuple[Any, ...], Any]
     lengths: dict[tuple[Any, ...], int]
-    generators: tuple[tuple[str, np.random.Generator, str], ...]
+    generators: tuple[tuple[str, Generator, str], ...]
+    found: tuple[Found, ...]
 
 
-def _generator_state(generator: np.random.Generator) -> str:
+def _generator_state(generator: Generator) -> str:
+    if isinstance(generator, np.random.RandomState):
+        name, keys, *rest = generator.get_state()
+        return f"{name} {hash(np.asarray(keys).tobytes())} {rest}"
     return repr(generator.bit_generator.state)
 
 
@@ -220,11 +257,12 @@ def snapshot(function: Callable[..., Any], receiver: Any = None) -> Snapshot:
         {f.place.key: static_key(f.value) for f in found if _is_scalar(f.value)},
         {f.place.key: len(f.value) for f in found if isinstance(f.value, _PARTS)},
         tuple((f.place.text, f.value, _generator_state(f.value)) for f in found if _is_generator(f.value)),
+        tuple(found),
     )
 
 
 def _is_generator(value: Any) -> bool:
-    return isinstance(value, np.random.Generator)
+    return isinstance(value, np.random.Generator | np.random.RandomState)
 
 
 def check_generators(before: Snapshot, function_name: str) -> None:
@@ -242,12 +280,16 @@ class Guard:
     """One assumption about a reachable value; ``text`` is for explain()."""
 
     place: Place
-    relation: str  # "equals", "is", "length"
+    relation: str  # "equals", "is", "length", "contents"
     value: Any
+    asked: str = ""  # for contents: what asked for them
+    line: SourceLine | None = None  # and where
 
     @property
     def text(self) -> str:
         match self.relation:
+            case "contents":
+                return f"the contents of {self.place.text}, asked for by {self.asked}, are the same"
             case "length":
                 return f"len({self.place.text}) == {self.value}"
             case "is":
@@ -255,12 +297,21 @@ class Guard:
             case _:
                 return f"{self.place.text} == {self.value!r}"
 
+    @property
+    def failure(self) -> str:
+        """What to say where it does not hold."""
+        if self.relation == "contents":
+            return f"the contents of {self.place.text}, asked for by {self.asked}, have changed"
+        return f"{self.text} holds no longer"
+
     def holds(self, receiver: Any) -> bool:
         try:
             value = read(self.place, receiver)
         except (LookupError, AttributeError, ValueError, TypeError):
             return False
         match self.relation:
+            case "contents":
+                return bool(self.value.same(value))
             case "length":
                 return bool(len(value) == self.value)
             case "is":
@@ -305,7 +356,8 @@ class Source:
         return self.place.text if self.place is not None else "an array made while tracing"
 
 
-Reader = Callable[[Any], "list[Any] | None"]
+NO_PLACES: Mapping[int, Place] = MappingProxyType({})
+Reader: TypeAlias = Callable[[Any], "list[Any] | None"]
 
 
 @dataclass(frozen=True)
@@ -327,20 +379,29 @@ class Captures:
 
 
 def captures(
-    function: Callable[..., Any], receiver: Any, before: Snapshot, arrays: Sequence[Any]
-) -> Captures:  # fmt: skip
-    """To be taken after the trace that captured ``arrays``."""
+    function: Callable[..., Any],
+    receiver: Any,
+    before: Snapshot,
+    arrays: Sequence[Any],
+    places: Mapping[int, Place] = NO_PLACES,
+    asked: Sequence[Asked] = (),
+) -> Captures:
+    """To be taken after the trace that captured ``arrays``. ``places`` says where other functions found theirs, by id;
+    ``asked`` are the arrays whose elements the trace asked for."""
     found = walk(function, receiver)
     guards = [g for f in found if (g := _guard(f, before)) is not None]
-    by_id = {id(f.value): f for f in reversed(found)}
+    by_id = dict(places) | {id(f.value): f.place for f in reversed(found)}
     sources = []
     for array in arrays:
-        place = by_id[id(array)].place if id(array) in by_id else None
+        place = by_id.get(id(array))
         sources.append(Source(place, array if place is None else None))
         base = getattr(array, "base", None)
         if place is None and base is not None and id(base) in by_id:
             # A view that the function took: another array in that place must be viewed anew.
-            guards.append(Guard(by_id[id(base)].place, "is", base))
+            guards.append(Guard(by_id[id(base)], "is", base))
+    for a in asked:
+        place = by_id.get(id(a.array), Place(Held(a.array), (), "an array made while tracing"))
+        guards.append(Guard(place, "contents", a.contents, a.what, a.line))
     unique = {(g.place.key, g.relation): g for g in guards}
     kept = tuple(unique.values())
     return Captures(kept, tuple(sources), _reader(kept, sources))
@@ -356,6 +417,10 @@ def _guard(f: Found, before: Snapshot) -> Guard | None:
         return Guard(f.place, "length", len(f.value)) if unchanged else None
     if isinstance(f.value, FunctionType):
         return Guard(f.place, "is", f.value)
+    if type(f.value) is np.ndarray and not is_supported(f.value.dtype):
+        # No input of the program can hold strings and dates: what NumPy computes of them is the trace's.
+        small = f.value.nbytes <= MAX_FOREIGN_BYTES and not f.value.dtype.hasobject
+        return Guard(f.place, "contents", Contents.of(f.value), "NumPy") if small else None
     return None
 
 
@@ -371,6 +436,8 @@ def _reader(guards: Sequence[Guard], sources: Sequence[Source]) -> Reader:
         value = expressions.of(guard.place)
         name = expressions.constant(guard.value)
         match guard.relation:
+            case "contents":
+                conditions.append(f"{name}.same({value})")
             case "length":
                 conditions.append(f"len({value}) == {guard.value}")
             case "is":

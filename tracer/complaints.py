@@ -64,6 +64,11 @@ def untraced_use() -> TraceError | MutationError:
             )
 
 
+def is_store() -> bool:
+    """Whether the user's own instruction writes into a subscript."""
+    return _user_instruction() == "store"
+
+
 def _user_instruction() -> str:
     """What the user's own code is doing: "subscript", "store" or "call"."""
     frame = user_frame()

@@ -16,6 +16,7 @@ from tenferro.tracer.api.library import near, ufunc_call
 from tenferro.tracer.api.promotion import aligned, broadcast_shapes, same_shape, shape_mismatch
 from tenferro.tracer.api.record import API, ApiFunction
 from tenferro.tracer.api.registry import BY_NUMPY
+from tenferro.tracer.contents import contents
 from tenferro.tracer.dim import Dim
 from tenferro.tracer.errors import MutationError, TraceError
 from tenferro.tracer.lines import at, user_line
@@ -81,6 +82,28 @@ def _evaluate(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     return wrap_known(trace, found)
 
 
+def _present(x: Any, name: str) -> Any:
+    """``x`` with every array as its present elements, for NumPy's own functions; None where an argument of the traced
+    function or an unknown size takes part in one. Captured arrays that are read so are guarded."""
+    kind = type(x)
+    if kind is TracedArray or isinstance(x, np.ndarray) or is_tenferro_array(x):
+        from tenferro.tracer.traced import as_traced
+
+        trace = running_trace(name)
+        traced = as_traced(trace, x, name)
+        known = traced.known()
+        return contents(trace, traced.read(), name) if known is None else known
+    if kind is Dim:
+        return None
+    if kind in (tuple, list):
+        parts = [_present(i, name) for i in x]
+        return None if any(p is None and i is not None for p, i in zip(parts, x, strict=True)) else kind(parts)
+    if kind is dict:
+        values = _present(list(x.values()), name)
+        return None if values is None else dict(zip(x, values, strict=True))
+    return x
+
+
 def call(name: str, args: Any, kwargs: dict[str, Any]) -> Any:
     """An operator or method whose array is a known cell."""
     function = API[name]
@@ -110,6 +133,9 @@ def array_function(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     if is_known(args) and is_known(kwargs):
         return _evaluate(function, args, kwargs)
     if found is None:
+        present = _present((args, kwargs), name)
+        if present is not None:
+            return wrap_known(running_trace(name), function(*present[0], **present[1]))
         module = "numpy.linalg" if function.__module__ == "numpy.linalg" else "numpy"
         raise TraceError(f"{module}.{name}: not available in a traced function{near(name)}{at(user_line())}")
     return found.function(*args, **kwargs)
@@ -148,6 +174,9 @@ def array_ufunc(ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> An
         case "at":
             return _at(ufunc, *inputs)
         case _:
+            present = _present((inputs, kwargs), f"{name}.{method}")
+            if present is not None:
+                return wrap_known(running_trace(name), getattr(ufunc, method)(*present[0], **present[1]))
             raise TraceError(f"{name}.{method}: not available in a traced function{at(user_line())}")
 
 

@@ -89,6 +89,8 @@ class Trace:
         self.constants: list[tuple[Value, np.ndarray[Any, Any]]] = []
         self._runtime_extents: dict[Hashable, DimExpr] = {}
         self.variables: dict[int, object] = {}  # id of a captured array -> its TracedArray
+        self.names: dict[int, str] = {}  # id of an array -> the name under which the function reads it
+        self.evaluation: object = None  # tenferro.tracer.contents.Evaluation, once a concrete value was asked for
         self.unified: dict[Leaf, Extent] = {}
         self.line: SourceLine | None = None
         self.writing: SourceLine | None = None  # the line of a write that is stored later than it was made
@@ -257,6 +259,9 @@ class Trace:
             return proved
         value = self.hint(difference)
         if value is None:
+            value = self._measured(difference, f"comparison {lhs} {relation} {rhs}")
+            if value is not None:  # the captured arrays that it depends on are guarded themselves
+                return value == 0 if relation == "==" else (value > 0 if relation == "<" else value >= 0)
             raise TraceError(
                 f"comparison {lhs} {relation} {rhs}: a size known only when the program runs; compare after the "
                 f"jitted function returns, or use numpy.where on the unselected array{at(user_line())}"
@@ -312,12 +317,21 @@ class Trace:
         self.unified[second] = leaf(first.kind, first.index, first.axis)
         self._answers.clear()
 
+    def _measured(self, extent: Extent, what: str) -> int | None:
+        """A run-time extent's present value, where it depends on captured arrays alone."""
+        from tenferro.tracer.contents import runtime_size
+
+        return runtime_size(self, extent, what)
+
     def concrete(self, extent: Extent, what: str) -> int:
         """The number that the size has in this call; the program then serves only this value of it."""
         if isinstance(extent, int):
             return extent
         value = self.hint(extent)
         if value is None:
+            value = self._measured(extent, what)
+            if value is not None:
+                return value
             raise TraceError(
                 f"{what}: a size known only when the program runs; a size known before is needed{at(user_line())}"
             )

@@ -15,6 +15,7 @@ from tenferro.tracer import build, complaints
 from tenferro.tracer.api.methods import ArrayMethods
 from tenferro.tracer.api.record import API
 from tenferro.tracer.cells import AnyArray, Cell, Part, Step, Stretched, is_contiguous
+from tenferro.tracer.contents import contents
 from tenferro.tracer.dim import Dim, make_dim, shape_of
 from tenferro.tracer.dims import Extent, product
 from tenferro.tracer.errors import DtypeError, MutationError, ShapeError, TraceError
@@ -25,6 +26,8 @@ from tenferro.tracer.trace import Trace, current_trace, is_tenferro_array
 
 INT64 = np.dtype(np.int64)
 BOOL = np.dtype(np.bool_)
+# Methods without a traced counterpart that only read; they serve captured arrays.
+_CONCRETE_METHODS = frozenset({"argpartition", "choose", "compress", "dumps", "flat", "searchsorted", "tofile"})
 _WEAK_KINDS: dict[str, type] = {"i": int, "u": int, "f": float, "c": complex}
 
 
@@ -167,8 +170,6 @@ class TracedArray(ArrayMethods):
     def _call(self, name: str, *args: Any, **kwargs: Any) -> Any:
         if not self._cell.trace.alive:
             raise complaints.leaked(self)
-        if not self._cell.trace.alive:
-            raise complaints.leaked(self)
         if self._cell.known is None:
             return API[name].function(*args, **kwargs)
         from tenferro.tracer.dispatch import call
@@ -239,16 +240,25 @@ class TracedArray(ArrayMethods):
         return (self[k] for k in range(len(self)))
 
     def _number(self, asked: str) -> Any:
-        """The number itself where the trace has made it, or where it is made of sizes alone, which pins them."""
-        known = self._known_number()
+        """The number itself where the trace has made it, where it is made of sizes alone, which pins them, or of
+        captured arrays, whose contents are guarded then."""
+        known = self._known_number(asked)
         if known is None:
             raise complaints.concrete(asked)
         return known
 
-    def _known_number(self) -> Any:
+    def _known_number(self, asked: str) -> Any:
         trace = self.live_trace()
-        known = self.known()
-        return pinned_value(trace, self.read()) if known is None and not self.type.shape else known
+        known: Any = self.known()
+        if known is None and not self.type.shape:
+            known = pinned_value(trace, self.read())
+        return self._contents(asked) if known is None else known
+
+    def _contents(self, asked: str) -> AnyArray | None:
+        """The present elements, read-only, where captured arrays alone take part in them."""
+        if asked != "index" and complaints.is_store():
+            return None  # NumPy stores it into an array from outside, which would happen at the trace alone
+        return contents(self._cell.trace, self.read(), asked)
 
     def __bool__(self) -> bool:
         return bool(self._number("bool"))
@@ -266,7 +276,7 @@ class TracedArray(ArrayMethods):
         return complex(self._number("complex"))
 
     def __index__(self) -> int:
-        known = self._known_number()
+        known = self._known_number("index")
         if known is None:
             raise complaints.index()
         return int(known.__index__())
@@ -284,15 +294,10 @@ class TracedArray(ArrayMethods):
         return bytes(self._number("tobytes").tobytes(order))
 
     def __contains__(self, value: Any) -> bool:
-        self.live_trace()
-        known = self.known()
-        if known is None:
-            raise complaints.concrete("in")
-        return value in known
+        return value in self._number("in")
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> AnyArray:
-        self.live_trace()
-        known = self.known()
+        known = self._known_number("numpy.asarray")
         if known is None:
             raise complaints.untraced_use()
         return np.array(known, dtype)
@@ -312,6 +317,8 @@ class TracedArray(ArrayMethods):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
+        if name in _CONCRETE_METHODS and (found := self._contents(f"ndarray.{name}")) is not None:
+            return getattr(found, name)
         message = f"ndarray.{name}: not available on a traced value"
         if hasattr(np, name):
             message += f"; numpy.{name} may be, or tn.callback on concrete arrays"
@@ -351,7 +358,7 @@ def captured(trace: Trace, array: Any) -> TracedArray:
     known = trace.variables.get(id(array))
     if known is None:
         cell = Cell(trace, value)
-        cell.origin = "a captured array"
+        cell.origin = trace.names.get(id(array), "a captured array")
         cell.input = value
         known = trace.variables[id(array)] = TracedArray(cell, value.type)
     assert isinstance(known, TracedArray)
