@@ -207,7 +207,9 @@ class Binder:
         """A position for a fresh array. ``reuse``: only kernels of the current block see it, so dead memory will do."""
         size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
         if reuse and self.block is not None and self.free.get(size):
-            return self.free[size].pop()
+            position = self.free[size].pop()
+            self.owned.add(position)
+            return position
         position = self.new_position()
         self.block_made[position] = self.open_block().add_output(shape, dtype, memory.line_tag(line))
         self.owned.add(position)
@@ -358,13 +360,14 @@ class Binder:
             self.block_seconds += add_region(self, slab, prototype)
 
     def _kept_slabs(self, step: AdoptStep) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-        """The parts of the base that the update leaves: the whole for a box with gaps, else the slabs round it."""
+        """The parts of the base that the update leaves: the slabs round it; the whole for a box with gaps, and where
+        the memory was to be taken over, since the update then reads the target itself."""
         p = step.instruction.params
         shape = self._shape(step.base.index)
         starts, steps, sizes = (evaluate_shape(p[k], self.env) for k in ("starts", "steps", "sizes"))
         if 0 in shape:
             return []
-        if any(s != 1 for s in steps) or 0 in sizes:
+        if step.steal or any(s != 1 for s in steps) or 0 in sizes:
             return [((0,) * len(shape), shape)]
         slabs = []
         low, high = [0] * len(shape), list(shape)
