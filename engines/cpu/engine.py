@@ -14,7 +14,7 @@ from typing import Any, assert_never
 
 import numpy as np
 
-from tenferro.engines.cpu import binding, memory, native, threads
+from tenferro.engines.cpu import binding, memory, native, select, threads
 from tenferro.engines.cpu.binding import Binder, BoundPlan, Call, Drop, Enter, Place, Tail, ViewOf
 from tenferro.engines.cpu.kernel import FAST, GOOD, KernelTable
 from tenferro.engines.cpu.layout import Strided
@@ -26,6 +26,7 @@ from tenferro.lowering.plan import Plan
 from tenferro.tracer.config import config
 from tenferro.tracer.dims import Leaf, evaluate
 from tenferro.tracer.errors import LoweringError
+from tenferro.tracer.ops import library
 from tenferro.tracer.program import DimScalar, Literal
 
 Array = np.ndarray[Any, Any]
@@ -172,6 +173,9 @@ class CpuExecutable(Executable):
                 case Slot():
                     raise AssertionError("slots have positions")
         instruction = action.instruction
+        if instruction.op is library.mask_select and select.serves(*operands):
+            arrays[action.outputs[0]] = select.mask_select(*operands)
+            return
         params = {k: evaluated(v, env) for k, v in instruction.params.items()}
         with np.errstate(all="ignore"):
             result = instruction.op.reference(*operands, **params)
