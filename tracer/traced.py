@@ -97,8 +97,12 @@ class TracedArray(ArrayMethods):
         return self._step.of(base)
 
     def view(self, step: Step, shape: tuple[Extent, ...], dtype: np.dtype[Any] | None = None) -> TracedArray:
-        """Another array over the same memory."""
+        """Another array over the same memory; of a scalar, which has none that could be written, over its own."""
         type_ = ArrayType(self.type.dtype if dtype is None else dtype, shape, self.type.weak)
+        if self._scalar:
+            base = fresh(self._cell.trace, self.read())
+            base._scalar = False
+            return TracedArray(base._cell, type_, base, step)
         return TracedArray(self._cell, type_, self, step)
 
     def store(self, value: Operand) -> None:
@@ -170,11 +174,16 @@ class TracedArray(ArrayMethods):
     def _call(self, name: str, *args: Any, **kwargs: Any) -> Any:
         if not self._cell.trace.alive:
             raise complaints.leaked(self)
-        if self._cell.known is None:
-            return API[name].function(*args, **kwargs)
-        from tenferro.tracer.dispatch import call
+        if self._cell.known is not None:
+            from tenferro.tracer.dispatch import call
 
-        return call(name, args, kwargs)
+            return call(name, args, kwargs)
+        try:
+            return API[name].function(*args, **kwargs)
+        except TraceError as error:
+            from tenferro.tracer.dispatch import concretely
+
+            return concretely(API[name], args, kwargs, error)
 
     # -- writes ------------------------------------------------------------------------------------------------------
 
@@ -327,8 +336,27 @@ class TracedArray(ArrayMethods):
     def __repr__(self) -> str:
         return f"<traced {self.type}>"
 
+    def __str__(self) -> str:
+        known = self._readable("str")
+        return repr(self) if known is None else str(known)
+
     def __format__(self, spec: str) -> str:
-        return repr(self)
+        known = self._readable("format")
+        return repr(self) if known is None else format(known, spec)
+
+    def _readable(self, asked: str) -> Any:
+        """The elements for a text that the function makes: those of captured arrays, and none of what is traced."""
+        trace = self._cell.trace
+        if not trace.alive or current_trace() is not trace:
+            return None
+        found = self.known() if self._cell.known is not None else contents(trace, self.read(), asked)
+        return found[()] if found is not None and not found.ndim else found
+
+    def __hash__(self) -> int:
+        known = None if self.type.shape else self._known_number("hash")
+        if known is None:
+            raise TypeError("unhashable type: 'numpy.ndarray'")
+        return hash(known[()] if isinstance(known, np.ndarray) else known)
 
     def __deepcopy__(self, memo: Any) -> Any:
         return self.copy()

@@ -29,6 +29,13 @@ KEPT: tuple[RandomProgram, ...] = (
     RandomProgram(
         (MATRIX,), ("v0 = np.exp(x)", "v1 = v0 / v0.sum(axis=0, keepdims=True)"), ("v1",), (EPSILON,), SIZES
     ),
+    # Memory of a call's result used again, then updated in place.
+    RandomProgram(
+        (Argument("x", "int64", ("m",), "C", 4),),
+        ("v0 = np.cumsum(x)", "v0[v0 > 0] = 3", "v1 = v0[::-2]", "v2 = np.stack([v1, v1], axis=-1)", "v2[1:-1] += 1",
+         "v3 = v2.argmax(axis=None)"),
+        ("v3",), (0.0,), ({"m": 5}, {"m": 10}, {"m": 36}),
+    ),
     # The squared deviations of complex numbers.
     RandomProgram((VECTOR,), ("v0 = x.var(axis=0)",), ("v0",), (EPSILON,), SIZES),
 )  # fmt: skip

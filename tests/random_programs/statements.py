@@ -153,7 +153,13 @@ def view(state: State) -> Proposal | None:
         "np.transpose({})", "{}[..., ::-2]", "np.swapaxes({}, 0, -1)", "np.squeeze({})", "{}[:2, 1:]",
     ]  # fmt: skip
     template = templates[state.choose(len(templates))]
-    return Proposal(template.replace("{}", a.name), a.family.error, view_of=a, owned=False)
+    return _viewed(state, a, template)
+
+
+def _viewed(state: State, a: Variable, template: str, *, freezes: bool = False) -> Proposal:
+    """Of a scalar NumPy makes a new array, tn.Array a view: that one is not written to."""
+    base = a if state.value(a).ndim else None
+    return Proposal(template.replace("{}", a.name), a.family.error, view_of=base, owned=False, freezes=freezes)
 
 
 def reshape(state: State) -> Proposal | None:
@@ -165,7 +171,7 @@ def reshape(state: State) -> Proposal | None:
         "{}.reshape(1, -1)",
         "{}.reshape(-1, {}.shape[-1])", "np.broadcast_to({}, (3,) + {}.shape)", "{}.T.reshape(-1)",
     )  # fmt: skip
-    return Proposal(template.replace("{}", a.name), a.family.error, view_of=a, owned=False, freezes=True)
+    return _viewed(state, a, template, freezes=True)
 
 
 def joined(state: State) -> Proposal | None:

@@ -50,7 +50,7 @@ DIGESTS = FOLDER / "llvm.digests"
 
 
 def llvm_digest(function: Callable[..., Any]) -> str:
-    """Kernels, lines and a digest of the LLVM text, which does not depend on the machine: LLVM fits it to the target."""
+    """Kernels, lines and a digest of the LLVM text, which is the same on every machine: LLVM fits it to the target."""
     lowered = tn.jit(function).lower(*Inputs((7, 12), "float32").arrays())
     text = lowered.as_text("llvm")
     kernels = sum(line.startswith("; r") for line in text.splitlines())

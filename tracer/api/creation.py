@@ -311,6 +311,8 @@ def _as_array(name: str, a: Any, dtype: Any, copy: bool) -> TracedArray:
     is_own = not isinstance(a, np.ndarray) and not is_tenferro_array(a)
     if is_own and type(a) is not TracedArray:
         return new_array(trace, made.read()) if made.type.weak or made._scalar else made
+    if made._scalar:  # NumPy makes an array of a scalar: one that can be written, and whose views see it
+        return new_array(trace, made.read())
     return new_array(trace, build.copied(trace, made.read())) if copy or made.type.weak else made
 
 
