@@ -115,7 +115,7 @@ class Evaluation:
     def _read(self, number: int, what: str) -> AnyArray:
         for value, array in self._trace.constants:
             if value.id == number:
-                return array
+                return _read_only(array)
         array = next(a for v, a in self._trace.captured.values() if v.id == number)
         known = self.asked.get(id(array))
         if known is None:
@@ -131,14 +131,16 @@ class Evaluation:
 
     def _run(self, operation: Operation, what: str) -> None:
         arrays = [self._values[i.id] if isinstance(i, Value) else self._of(i) for i in operation.inputs]
-        params = {k: self._evaluated(v, what) for k, v in operation.params.items()}
+        # An extent that this very result determines is no parameter of the NumPy call.
+        params = {
+            k: None if isinstance(v, DimExpr) and _is_own(operation, v) else self._evaluated(v, what)
+            for k, v in operation.params.items()
+        }
         with np.errstate(all="ignore"):
             results = operation.op.reference(*arrays, **params)
         outputs = operation.outputs
         for output, result in zip(outputs, results if isinstance(results, tuple) else (results,), strict=True):
-            array = np.asarray(result, output.type.dtype)
-            self._values[output.id] = array.view()
-            self._values[output.id].flags.writeable = False
+            self._values[output.id] = _read_only(np.asarray(result, output.type.dtype))
         if isinstance(operation.op.form, Library):
             for number, axis in operation.op.form.runtime_extents:
                 symbol = _symbol(outputs[number].type.shape[axis])
@@ -175,15 +177,29 @@ class Evaluation:
     def _leaf(self, symbol: Leaf, what: str) -> int | None:
         trace = self._trace
         if symbol.kind == "runtime":
-            if symbol not in self._env:
-                self.value(trace.operations[symbol.index].outputs[0], what)
-            return self._env.get(symbol)
+            if symbol not in self._env and self.value(trace.operations[symbol.index].outputs[0], what) is None:
+                return None
+            return self._env[symbol]
         if symbol.kind == "extent" and symbol.index >= len(trace.inputs):
             declared = trace.late[symbol.index - len(trace.inputs)]
             array = next((a for v, a in trace.captured.values() if v == declared.value), None)
             if array is not None and id(array) in self.asked:
                 return trace.env[symbol]
         return trace.concrete(leaf(symbol.kind, symbol.index, symbol.axis), what)
+
+
+def _read_only(array: AnyArray) -> AnyArray:
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _is_own(operation: Operation, extent: Extent) -> bool:
+    """Whether the extent is a run-time extent of the operation's own result."""
+    form = operation.op.form
+    if not isinstance(form, Library):
+        return False
+    return any(operation.outputs[number].type.shape[axis] == extent for number, axis in form.runtime_extents)
 
 
 def _symbol(extent: Extent) -> Leaf | None:

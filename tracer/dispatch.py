@@ -92,7 +92,7 @@ def _present(x: Any, name: str) -> Any:
         trace = running_trace(name)
         traced = as_traced(trace, x, name)
         known = traced.known()
-        return contents(trace, traced.read(), name) if known is None else known
+        return contents(trace, traced.read(), name) if known is None else _read_only(known)
     if kind is Dim:
         return None
     if kind in (tuple, list):
@@ -102,6 +102,12 @@ def _present(x: Any, name: str) -> Any:
         values = _present(list(x.values()), name)
         return None if values is None else dict(zip(x, values, strict=True))
     return x
+
+
+def _read_only(array: Any) -> Any:
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 def call(name: str, args: Any, kwargs: dict[str, Any]) -> Any:
@@ -138,7 +144,36 @@ def array_function(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
             return wrap_known(running_trace(name), function(*present[0], **present[1]))
         module = "numpy.linalg" if function.__module__ == "numpy.linalg" else "numpy"
         raise TraceError(f"{module}.{name}: not available in a traced function{near(name)}{at(user_line())}")
-    return found.function(*args, **kwargs)
+    try:
+        return found.function(*args, **kwargs)
+    except TraceError as error:
+        return concretely(found, args, kwargs, error)
+
+
+def concretely(function: ApiFunction, args: Any, kwargs: dict[str, Any], error: TraceError) -> Any:
+    """The function once more where it was refused because a number is traced: with the numbers that depend on captured
+    arrays alone as numbers, then, if nothing else takes part, on NumPy's own. Raises ``error`` where neither helps."""
+    trace = current_trace()
+    if trace is None or not trace.captured:
+        raise error
+    plain = [_number(x, function.name) for x in args], {k: _number(x, function.name) for k, x in kwargs.items()}
+    if any(a is not b for a, b in zip((*args, *kwargs.values()), (*plain[0], *plain[1].values()), strict=True)):
+        try:
+            return function.function(*plain[0], **plain[1])
+        except TraceError:
+            pass
+    present = _present((args, kwargs), function.name)
+    if present is None or kwargs.get("out") is not None:
+        raise error
+    return wrap_known(trace, function.reference(*present[0], **present[1]))
+
+
+def _number(x: Any, name: str) -> Any:
+    """A traced number of captured arrays alone as NumPy's scalar; anything else as it is."""
+    if type(x) is not TracedArray or x.type.shape or x._cell.known is not None:
+        return x
+    found = contents(x.live_trace(), x.read(), name)
+    return x if found is None else found[()]
 
 
 # -- ufuncs ----------------------------------------------------------------------------------------------------------

@@ -139,10 +139,25 @@ def _checked_static(value: Any, name: str, function: str) -> Hashable:
     try:
         return static_key(value)
     except TypeError:
-        raise TraceError(
-            f"{function}: static argument {name} is {_short(value)}, which cannot be hashed; "
-            f"a hashable value such as a tuple is needed{at(user_line())}"
-        ) from None
+        raise _unhashable(value, name, function) from None
+
+
+def _unhashable(value: Any, name: str, function: str) -> TraceError:
+    return TraceError(
+        f"{function}: static argument {name} is {_short(value)}, which cannot be hashed; a hashable value such as a "
+        f"tuple is needed{at(user_line())}"
+    )
+
+
+def _hashable(value: Any, name: str, function: str) -> Hashable:
+    """The key of an argument that the caller declared static: a list, which the next line could change, is refused."""
+    if isinstance(value, slice):  # hashable from Python 3.12 on
+        return _checked_static(value, name, function)
+    try:
+        hash(value)
+    except TypeError:
+        raise _unhashable(value, name, function) from None
+    return _checked_static(value, name, function)
 
 
 def _short(value: Any) -> str:
@@ -286,7 +301,7 @@ class Binder:
                 value = kept[place]
                 statics[place], kept[place] = value, HOLE
                 name = self._name(place)
-                keys.append((place, _checked_static(value, name, self.name)))
+                keys.append((place, _hashable(value, name, self.name)))
         leaves, structure = self._leaves(kept)
         dynamic = tuple(leaf for leaf in leaves if leaf.sort != "static")
         key = (tuple(kept), structure, tuple(leaf.key for leaf in leaves), tuple(keys))

@@ -18,8 +18,10 @@ from typing import Any
 import numpy as np
 
 from tenferro.tracer.api.record import API
+from tenferro.tracer.callee import calls
 from tenferro.tracer.config import config
 from tenferro.tracer.dim import Dim
+from tenferro.tracer.dispatch import concretely
 from tenferro.tracer.errors import TraceError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.trace import current_trace, is_supported, is_tenferro_array
@@ -36,12 +38,13 @@ _running = 0
 _originals: list[tuple[ModuleType, str, Any]] = []
 
 
-def _serves(depth: int) -> bool:
-    """Whether the caller is user code in a thread that traces."""
+def _serves(depth: int, name: str, wrapper: Any) -> bool:
+    """Whether the caller is user code in a thread that traces; compiled code called by it must get ndarrays."""
     if current_trace() is None:
         return False
-    module = sys._getframe(depth).f_globals.get("__name__", "")
-    return not module.startswith(("numpy.", "tenferro."))
+    frame = sys._getframe(depth)
+    module = frame.f_globals.get("__name__", "")
+    return not module.startswith(("numpy.", "tenferro.")) and calls(frame, name, wrapper)
 
 
 def _holds(x: Any, of: Callable[[Any], bool]) -> bool:
@@ -63,11 +66,14 @@ def _creating(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(original)
     def create(*args: Any, **kwargs: Any) -> Any:
-        if not _serves(2):
+        if not _serves(2, name, create):
             return original(*args, **kwargs)
         symbolic = any(_holds(x, _is_symbolic) for x in (*args, *kwargs.values()))
         if symbolic or name in ("zeros", "ones", "full", "empty"):
-            return API[name].function(*args, **kwargs)
+            try:
+                return API[name].function(*args, **kwargs)
+            except TraceError as error:
+                return concretely(API[name], args, kwargs, error)
         return _known(original(*args, **kwargs))
 
     return create
@@ -88,7 +94,7 @@ def _converting(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(original)
     def convert(*args: Any, **kwargs: Any) -> Any:
-        if not _serves(2):
+        if not _serves(2, name, convert):
             return original(*args, **kwargs)
         first = args[0] if args else kwargs.get("a", kwargs.get("object"))
         if _holds(first, _is_symbolic):
@@ -124,6 +130,27 @@ def _randomness(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
     return draw
 
 
+class _Refusing(type):
+    """The class of the stand-ins for ``RandomState`` and ``Generator``: instances and subclasses are the originals'."""
+
+    original: type
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        return _frozen(cls.__name__)() if current_trace() is not None else cls.original(*args, **kwargs)
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, cls.original)
+
+    def __subclasscheck__(cls, subclass: type) -> bool:
+        return issubclass(subclass, cls.original)
+
+
+def _random_class(original: type) -> type:
+    stand_in = _Refusing(original.__name__, (original,), {"__doc__": original.__doc__})
+    stand_in.original = original
+    return stand_in
+
+
 def _random_functions() -> Iterator[str]:
     for name in np.random.__all__:
         if name not in _NOT_RANDOM and not isinstance(getattr(np.random, name), type | ModuleType):
@@ -138,6 +165,8 @@ def _install() -> None:
         replaced.append((np, name, make(name, original)))
     for name in _random_functions():
         replaced.append((np.random, name, _randomness(name, getattr(np.random, name))))
+    for name in ("RandomState", "Generator"):
+        replaced.append((np.random, name, _random_class(getattr(np.random, name))))
     for module, name, replacement in replaced:
         _originals.append((module, name, getattr(module, name)))
         setattr(module, name, replacement)
