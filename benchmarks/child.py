@@ -2,8 +2,9 @@
 
 ``compile``: the first call of a function of N operations minus a warm call; ``sizes``: softmax at N sizes, in all;
 ``memory``: the peak of resident memory in three calls above what was resident.
-Before ``compile`` and ``sizes`` a trivial function is compiled, so that loading the compiler and starting the library
-count as ``startup``, for every peer alike.
+Before ``compile`` and ``sizes`` a trivial function of the same elementary functions is compiled, so that loading the
+compiler and starting the library count as ``startup``, for every peer alike. tenferro compiles its elementary functions
+there, which peers bring compiled or expand anew in every function.
 """
 
 from __future__ import annotations
@@ -148,7 +149,8 @@ class Compiler:
 def start(peer: str, threads: int, dtype: Any) -> tuple[Compiler, float]:
     begin = time.perf_counter()
     compiler = Compiler(peer, threads)
-    trivial = compiler.function("def trivial(x):\n    return x + x\n", "trivial")
+    calls = " + ".join(f"{{xp}}.{name}(x)".format(xp="xp") for name in TRANSCENDENTAL)
+    trivial = compiler.function(f"def trivial(x):\n    return {calls}\n", "trivial")
     compiler.finish(trivial(compiler.array(np.ones(8, dtype))))
     return compiler, time.perf_counter() - begin
 

@@ -24,7 +24,7 @@ from tenferro.engines.cpu.elements import Value
 from tenferro.engines.cpu.layout import Bound, Layout, StrideClass, Variant, access_keys
 from tenferro.engines.cpu.params import BLOCKS, LENGTH, TILE, ParamMap
 from tenferro.engines.cpu.phases import arguments, chunk_length, schedule
-from tenferro.engines.cpu.rows import needs_mask, outlines, vector_lanes
+from tenferro.engines.cpu.rows import needs_mask, vector_lanes
 from tenferro.engines.cpu.tiles import transpose_function
 from tenferro.engines.cpu.vector_builder import ModuleText, Vec
 from tenferro.lowering.region import Apply, Load, Reduce, Region, Uniform
@@ -80,13 +80,13 @@ class ColumnKernel:
     region: Region
     variant: Variant
     axis_loops: Mapping[int, int]
+    outline: bool
     module: ModuleText = field(default_factory=ModuleText)
 
     def __post_init__(self) -> None:
         self.params = ParamMap(self.region, self.variant)
         self.phases = schedule(self.region)
         self.lanes = vector_lanes(self.region)
-        self.outline = outlines(self.region)
         self.masked = needs_mask(self.region)
         self.keys = access_keys(self.region)
         self.outer_level = self.region.outer()

@@ -222,10 +222,10 @@ class CpuExecutable(Executable):
     def kernel_texts(self) -> dict[str, dict[str, str]]:
         found: dict[str, dict[str, str]] = {}
         for name, kernel in self.table.texts():
-            libraries = sorted(kernel.libraries.items())
-            texts = {"llvm": kernel.text}
-            if libraries:
-                texts["asm"] = libraries[-1][1].asm()
+            level = max(kernel.libraries, default=FAST)
+            texts = {"llvm": kernel.text(level)}
+            if kernel.libraries:
+                texts["asm"] = kernel.libraries[level].asm()
             key = name
             while key in found:
                 key += "'"

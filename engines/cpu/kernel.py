@@ -15,52 +15,87 @@ from dataclasses import dataclass, field
 
 from tenferro.engines.cpu.columns import ColumnKernel
 from tenferro.engines.cpu.layout import Variant
-from tenferro.engines.cpu.rows import RowKernel
+from tenferro.engines.cpu.rows import RowKernel, is_small
 from tenferro.engines.cpu.toolchain import Library, Target, compile_text, host_target
+from tenferro.engines.cpu.vector_builder import ModuleText
 from tenferro.lowering.region import Region
 
 FAST, GOOD = 0, 2
 """Code generation levels: quick to compile, quick to run."""
 
 _libraries: weakref.WeakValueDictionary[tuple[str, int, Target], Library] = weakref.WeakValueDictionary()
+_expansions: dict[str, Library] = {}
 _lock = threading.Lock()
 
 
-def shared_library(text: str, level: int, target: Target) -> Library:
+def shared_library(text: str, level: int, target: Target, symbols: Mapping[str, int] | None = None) -> Library:
     """One library per text, level and target in the process."""
     key = (text, level, target)
     with _lock:
         found = _libraries.get(key)
     if found is None:
-        found = compile_text(text, level, target)
+        found = compile_text(text, level, target, symbols=dict(symbols or {}))
         with _lock:
             found = _libraries.setdefault(key, found)
     return found
 
 
+def expansion_address(symbol: str, text: str, target: Target) -> int:
+    """Where the expansion ``symbol`` stands. Expansions are compiled once, at level 2, and stay for the process's life:
+    a kernel that calls them compiles in the time of its own loop."""
+    with _lock:
+        found = _expansions.get(symbol)
+    if found is None:
+        found = compile_text(text, GOOD, target)
+        with _lock:
+            found = _expansions.setdefault(symbol, found)
+    return found.address(symbol)
+
+
 @dataclass
 class Kernel:
-    """One region under one variant."""
+    """One region under one variant. At level 0 elementary functions are calls of shared code, which compiles fastest;
+    at level 2 a small region has them in place, which runs fastest. The bits are those of one expansion."""
 
-    writer: RowKernel | ColumnKernel
-    text: str
+    region: Region
+    variant: Variant
+    axis_loops: Mapping[int, int]
     target: Target
+    writers: dict[int, RowKernel | ColumnKernel] = field(default_factory=dict)
+    texts: dict[int, str] = field(default_factory=dict)
     libraries: dict[int, Library] = field(default_factory=dict)
     compile_seconds: float = 0.0
 
-    @classmethod
-    def make(cls, region: Region, variant: Variant, axis_loops: Mapping[int, int], target: Target) -> Kernel:
-        start = time.perf_counter()
-        kind = ColumnKernel if variant.schedule == "column" else RowKernel
-        writer = kind(region, variant, axis_loops)
-        text = writer.text()
-        return cls(writer, text, target, compile_seconds=time.perf_counter() - start)
+    @property
+    def writer(self) -> RowKernel | ColumnKernel:
+        """For what does not depend on the level: parameters and passes."""
+        return self._writer(FAST)
+
+    def _writer(self, level: int) -> RowKernel | ColumnKernel:
+        found = self.writers.get(level)
+        if found is None:
+            kind = ColumnKernel if self.variant.schedule == "column" else RowKernel
+            outline = level == FAST or not is_small(self.region)
+            module = ModuleText(
+                share=f"{self.target.cpu} {self.target.features}", has_permutes=self.target.has_permutes
+            )
+            found = self.writers[level] = kind(self.region, self.variant, self.axis_loops, outline, module)
+        return found
+
+    def text(self, level: int) -> str:
+        found = self.texts.get(level)
+        if found is None:
+            found = self.texts[level] = self._writer(level).text()
+        return found
 
     def library(self, level: int) -> Library:
         found = self.libraries.get(level)
         if found is None:
             start = time.perf_counter()
-            found = self.libraries[level] = shared_library(self.text, level, self.target)
+            text = self.text(level)
+            shared = self._writer(level).module.shared
+            symbols = {name: expansion_address(name, body, self.target) for name, body in shared.items()}
+            found = self.libraries[level] = shared_library(text, level, self.target, symbols)
             self.compile_seconds += time.perf_counter() - start
         return found
 
@@ -90,7 +125,7 @@ class KernelTable:
         with self._lock:
             found = self._kernels.get(key)
             if found is None:
-                found = self._kernels[key] = Kernel.make(region, variant, axis_loops, self.target)
+                found = self._kernels[key] = Kernel(region, variant, axis_loops, self.target)
                 self._regions.append(region)  # keeps the id in the key its own
             return found
 

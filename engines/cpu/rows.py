@@ -57,10 +57,10 @@ def vector_lanes(region: Region) -> int:
     return 16 if widest == 8 else 32
 
 
-def outlines(region: Region) -> bool:
-    """Whether elementary functions are calls: in large regions they are, for compile time."""
+def is_small(region: Region) -> bool:
+    """Whether elementary functions may be written in place without making compilation long."""
     total = sum(n.op.form.cost for n in region.nodes if isinstance(n, Apply) and isinstance(n.op.form, Pointwise))
-    return total > INLINE_LIMIT
+    return total <= INLINE_LIMIT
 
 
 def needs_mask(region: Region) -> bool:
@@ -85,13 +85,13 @@ class RowKernel:
     region: Region
     variant: Variant
     axis_loops: Mapping[int, int]
+    outline: bool
     module: ModuleText = field(default_factory=ModuleText)
 
     def __post_init__(self) -> None:
         self.params = ParamMap(self.region, self.variant)
         self.phases = schedule(self.region)
         self.lanes = vector_lanes(self.region)
-        self.outline = outlines(self.region)
         self.masked = needs_mask(self.region)
         self.keys = access_keys(self.region)
         self.outer_level = self.region.outer() if self.region.row_axes else (False,) * len(self.region.nodes)

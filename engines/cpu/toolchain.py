@@ -51,6 +51,11 @@ class Target:
     vector_bits: int
     has_native_masked_ops: bool
 
+    @property
+    def has_permutes(self) -> bool:
+        """Whether one instruction looks up eight 8-byte values in a table of sixteen."""
+        return self.vector_bits == 512 and "+avx512f" in self.features.split(",")
+
 
 @contextmanager
 def _llvm() -> Iterator[ModuleType]:

@@ -6,6 +6,7 @@ bits. float16 is ``half`` and bool is ``i1`` in SSA; memory has i8 for bool, whi
 
 from __future__ import annotations
 
+import hashlib
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -62,13 +63,21 @@ def constant_text(value: float, dtype: Dtype) -> str:
 
 @dataclass
 class ModuleText:
-    """What functions of one module share: declarations, constant tables, outlined expansions."""
+    """What functions of one module share: declarations, constant tables, outlined expansions.
 
+    ``share`` names the machine that the module is for. Then expansions that are functions of their own are not written
+    into the module but into modules of their own, one per expansion, dtypes and lanes; ``shared`` says which symbols
+    the module needs, and the text that defines each. Without it they are internal functions of the module.
+    ``has_permutes``: the machine looks up eight values in a table of sixteen by one instruction (AVX-512)."""
+
+    share: str | None = None
+    shared: dict[str, str] = field(default_factory=dict)
     declarations: dict[str, None] = field(default_factory=dict)
     tables: dict[tuple[Any, ...], str] = field(default_factory=dict)
     table_lines: list[str] = field(default_factory=list)
     outlined: dict[tuple[Any, ...], tuple[str, Any]] = field(default_factory=dict)
     functions: list[str] = field(default_factory=list)
+    has_permutes: bool = False
 
     def declare(self, line: str) -> None:
         """Adds ``declare …`` once."""
@@ -90,6 +99,18 @@ class ModuleText:
         """The module: tables, outlined expansions, the given function definitions, declarations."""
         parts = [*self.table_lines, *self.functions, *functions, *self.declarations, RARE_METADATA]
         return "\n".join(parts) + "\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """An expansion with a module of its own: its symbol there, what it gives, the module's text."""
+
+    symbol: str
+    result: Values
+    text: str
+
+
+_SHARED: dict[tuple[str, tuple[str, ...], int, bool], Shared] = {}
 
 
 class VectorBuilder(Builder):
@@ -260,6 +281,9 @@ class VectorBuilder(Builder):
         return Vec(x.text, dtype) if source == target else self.emit(f"bitcast {source} {x.text} to {target}", dtype)
 
     def lookup(self, table: tuple[float, ...], dtype: Dtype, index: Vec) -> Vec:
+        fits = len(table) <= 16 and dtype.itemsize == index.dtype.itemsize == 8 and self.lanes % 8 == 0
+        if fits and self.module.has_permutes:
+            return self._permute(table, dtype, index)
         name, element, kind = self.module.table(table, dtype), scalar_type(dtype), self.type_of(dtype)
         place = self.emit(f"getelementptr {element}, ptr {name}, {self.type_of(index.dtype)} {index.text}", dtype)
         if self.lanes == 1:
@@ -269,6 +293,34 @@ class VectorBuilder(Builder):
         align = f"align {dtype.itemsize}"
         operands = f"<{n} x ptr> {align} {place.text}, <{n} x i1> splat (i1 true), {kind} zeroinitializer"
         return self.emit(f"call {kind} {full}({operands})", dtype)
+
+    def _permute(self, table: tuple[float, ...], dtype: Dtype, index: Vec) -> Vec:
+        """A table of up to sixteen 8-byte values in two registers: one instruction for eight lanes."""
+        element, letter = scalar_type(dtype), "pd" if dtype.kind == "f" else "q"
+        full = f"@llvm.x86.avx512.vpermi2var.{letter}.512"
+        self.module.declare(f"declare <8 x {element}> {full}(<8 x {element}>, <8 x i64>, <8 x {element}>)")
+        items = [f"{element} {constant_text(v, dtype)}" for v in (*table, *table[:1] * (16 - len(table)))]
+        low, high = (f"<8 x {element}> <{', '.join(items[i : i + 8])}>" for i in (0, 8))
+        parts = []
+        for first in range(0, self.lanes, 8):
+            chosen = self._lanes(index.text, "i64", self.lanes, range(first, first + 8))
+            parts.append(self.emit(f"call <8 x {element}> {full}({low}, <8 x i64> {chosen}, {high})", dtype).text)
+        width = 8
+        while len(parts) > 1:
+            both = zip(parts[::2], parts[1::2], strict=True)
+            parts = [self._joined(x, y, element, width, dtype) for x, y in both]
+            width *= 2
+        return Vec(parts[0], dtype)
+
+    def _lanes(self, text: str, element: str, width: int, lanes: range) -> str:
+        if len(lanes) == width:
+            return text
+        kind, mask = f"<{width} x {element}>", ", ".join(f"i32 {i}" for i in lanes)
+        return self.emit(f"shufflevector {kind} {text}, {kind} poison, <{len(lanes)} x i32> <{mask}>", BOOL).text
+
+    def _joined(self, x: str, y: str, element: str, width: int, dtype: Dtype) -> str:
+        kind, mask = f"<{width} x {element}>", ", ".join(f"i32 {i}" for i in range(2 * width))
+        return self.emit(f"shufflevector {kind} {x}, {kind} {y}, <{2 * width} x i32> <{mask}>", dtype).text
 
     def _any(self, condition: Vec) -> str:
         if self.lanes == 1:
@@ -318,22 +370,44 @@ class VectorBuilder(Builder):
         if not self.outline and size == "usual":
             return function(self, *args)
         key = (name, tuple(a.dtype.str for a in args), self.lanes)
+        convention = "" if self.module.share is not None else "fastcc "
         if key not in self.module.outlined:
-            self.module.outlined[key] = self._outline(name, function, args, size)
+            make = self._outline if self.module.share is None else self._from_shared
+            self.module.outlined[key] = make(name, function, args, size)
         symbol, result = self.module.outlined[key]
         operands = ", ".join(f"{self.type_of(a.dtype)} {a.text}" for a in args)
         if isinstance(result, Vec):
-            return self.emit(f"call fastcc {self.type_of(result.dtype)} {symbol}({operands})", result.dtype)
+            return self.emit(f"call {convention}{self.type_of(result.dtype)} {symbol}({operands})", result.dtype)
         kind = self._struct(result)
-        whole = self.emit(f"call fastcc {kind} {symbol}({operands})", BOOL)
+        whole = self.emit(f"call {convention}{kind} {symbol}({operands})", BOOL)
         return tuple(self.emit(f"extractvalue {kind} {whole.text}, {i}", v.dtype) for i, v in enumerate(result))
 
     def _struct(self, values: Sequence[Vec]) -> str:
         return "{ " + ", ".join(self.type_of(v.dtype) for v in values) + " }"
 
-    def _outline(
+    def _from_shared(
         self, name: str, function: Callable[..., Values], args: Sequence[Vec], size: CallSize
     ) -> tuple[str, Values]:
+        """Declare an expansion that lives in a module of its own; the text is made once in the process."""
+        key = (name, tuple(a.dtype.str for a in args), self.lanes, self.module.has_permutes)
+        found = _SHARED.get(key)
+        if found is None:
+            own = ModuleText(has_permutes=self.module.has_permutes)
+            symbol, result = VectorBuilder(own, self.lanes)._outline(name, function, args, size, linkage="")
+            found = _SHARED[key] = Shared(symbol, result, own.text([]))
+        # The name tells machines and versions apart: symbols are the process's, whoever compiled them.
+        tag = hashlib.sha256(f"{self.module.share}\n{found.text}".encode()).hexdigest()[:16]
+        symbol = f"{found.symbol}.{tag}"
+        self.module.shared[symbol[1:]] = found.text.replace(f"{found.symbol}(", f"{symbol}(")
+        values = _flatten(found.result)
+        kind = self._struct(values) if isinstance(found.result, tuple) else self.type_of(values[0].dtype)
+        self.module.declare(f"declare {kind} {symbol}({', '.join(self.type_of(a.dtype) for a in args)})")
+        return symbol, found.result
+
+    def _outline(
+        self, name: str, function: Callable[..., Values], args: Sequence[Vec], size: CallSize,
+        linkage: str = "internal fastcc ",
+    ) -> tuple[str, Values]:  # fmt: skip
         inner = VectorBuilder(self.module, self.lanes, self.outline)
         symbol = f"@{name}.{'.'.join(a.dtype.name for a in args)}.x{self.lanes}"
         params = [Vec(f"%a{i}", a.dtype) for i, a in enumerate(args)]
@@ -346,7 +420,7 @@ class VectorBuilder(Builder):
                 last = inner.emit(f"insertvalue {kind} {last}, {inner.type_of(v.dtype)} {v.text}, {i}", BOOL).text
         head = ", ".join(f"{inner.type_of(p.dtype)} {p.text}" for p in params)
         body = "\n".join(inner.lines)
-        opening = f"define internal fastcc {kind} {symbol}({head}) noinline nounwind {{\nentry:"
+        opening = f"define {linkage}{kind} {symbol}({head}) noinline nounwind {{\nentry:"
         self.module.functions.append(f"{opening}\n{body}\n  ret {kind} {last}\n}}")
         return symbol, result
 
