@@ -13,7 +13,7 @@ from tenferro.guards import Predicate, compile_guards, environment
 from tenferro.lowered import Lowered
 from tenferro.runtime import Prepared, Runtime, signature_of, target_of
 from tenferro.tracer import tree
-from tenferro.tracer.captures import Captures
+from tenferro.tracer.capture_guards import Captures
 from tenferro.tracer.dims import evaluate
 from tenferro.tracer.entry import TraceResult
 from tenferro.tracer.errors import MutationError
@@ -85,8 +85,13 @@ class Compiled:
         self.guard: Predicate = compile_guards(program.guards)
         self.has_late = not captures.is_empty or bool(traced.constants)
         self._wrap = wrap
-        self._arguments = len(program.inputs) - len(traced.captured) - len(traced.constants)
-        self._constants = dict(traced.constants)
+        arguments = len(program.inputs) - len(traced.captured) - len(traced.constants)
+        constants = dict(traced.constants)
+        self._late = [
+            (constants.get(k), p.value.type.dtype, p.value.type.rank, p.name)
+            for k, p in enumerate(program.inputs)
+            if k >= arguments
+        ]
         self._treedef = traced.out_treedef
         self._writes = traced.writes
         self._leaves = _results(program, traced)
@@ -111,19 +116,21 @@ class Compiled:
         captured = iter(values)
         inputs, originals = [], []
         wrapped = False
-        for index in range(self._arguments, len(self.program.inputs)):
-            constant = self._constants.get(index)
+        for constant, dtype, rank, name in self._late:
             original = next(captured) if constant is None else constant
             value: Any = original
-            if is_tenferro_array(value):
-                wrapped, value = True, value._data
-            elif type(value) is not np.ndarray and type(value) is not np.memmap:
+            if type(value) is not np.ndarray:
+                if is_tenferro_array(value):
+                    wrapped, value = True, value._data
+                elif type(value) is not np.memmap:
+                    return None
+            if value.ndim != rank:
                 return None
-            declared = self.program.inputs[index]
-            t = declared.value.type
-            if value.ndim != t.rank or (value.dtype != t.dtype and value.dtype.newbyteorder("=") != t.dtype):
-                return None
-            inputs.append(as_native(value, declared.name, self.program.name))
+            if value.dtype is not dtype or not value.flags.aligned or type(value) is not np.ndarray:
+                if value.dtype != dtype and value.dtype.newbyteorder("=") != dtype:
+                    return None
+                value = as_native(value, name, self.program.name)
+            inputs.append(value)
             originals.append(original)
         return Late(tuple(inputs), tuple(originals), wrapped)
 

@@ -25,12 +25,14 @@ from tenferro.explain import CacheInfo, Explanation, TraceRecord, describe, reas
 from tenferro.guards import in_words
 from tenferro.lowered import Lowered
 from tenferro.runtime import default_runtime
-from tenferro.tracer.captures import NO_CAPTURES, Captures, Place, captures, check_generators, snapshot
+from tenferro.tracer.capture_guards import NO_CAPTURES, Captures
+from tenferro.tracer.captures import captures, check_generators, snapshot
 from tenferro.tracer.config import SHOW_STAGES, config
 from tenferro.tracer.contents import evaluation
 from tenferro.tracer.entry import LeafSpec, TraceResult, trace_program
 from tenferro.tracer.errors import LoweringError, RecompileError, RecompileWarning
 from tenferro.tracer.lines import at, user_frame, user_line
+from tenferro.tracer.places import Place
 from tenferro.tracer.signature import ArgumentLeaf, BoundCall
 from tenferro.tracer.substitution import substituted
 from tenferro.tracer.trace import Trace, running_trace

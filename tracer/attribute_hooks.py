@@ -1,4 +1,4 @@
-"""Attributes that hold arrays, while a function is traced: classes and names in, attributes that give traced arrays out.
+"""Attributes that hold arrays, while a function is traced: classes and names in, attributes giving traced arrays out.
 
 A method reads ``self.w`` where no dispatch sees it. While a trace runs, such attributes are descriptors of the class:
 in the tracing thread reading one gives the variable of the array, everywhere else what the object holds. The class is

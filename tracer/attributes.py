@@ -27,6 +27,9 @@ def attributes_read(function: FunctionType, cls: type) -> frozenset[str] | None:
         names |= found
         for name in found:
             waiting += _functions(getattr(cls, name, None))
+        if "__class__" in method.__code__.co_freevars:
+            # super().step(x): any definition of a name that the code mentions may be meant.
+            waiting += [f for c in cls.__mro__ for n in method.__code__.co_names for f in _functions(vars(c).get(n))]
     return frozenset(names)
 
 
@@ -49,10 +52,12 @@ def _own_names(method: FunctionType) -> set[str] | None:
     expects_attribute = False
     for instruction in dis.get_instructions(code):
         if expects_attribute:
+            expects_attribute = False
+            if instruction.opname.startswith("LOAD_SUPER"):
+                continue
             if instruction.opname not in _ATTRIBUTE:
                 return None
             names.add(str(instruction.argval))
-            expects_attribute = False
         elif "FAST" in instruction.opname:
             # Newer Pythons load two variables in one instruction, and name both.
             named = instruction.argval if isinstance(instruction.argval, tuple) else (instruction.argval,)

@@ -27,7 +27,7 @@ def calls(frame: FrameType, name: str, function: Any) -> bool:
         known = _CALLEES[key] = (code, _callee(code, frame.f_lasti))  # holding the code keeps its id unique
     if known[1] is None:
         # Without positions (python -X no_debug_ranges) the names in the code have to do.
-        return next(code.co_positions())[2] is None and name in code.co_names
+        return next(iter(code.co_positions()))[2] is None and name in code.co_names
     opname, called = known[1]
     if opname in ("LOAD_ATTR", "LOAD_METHOD"):
         return called == name or called in _PASSING
@@ -52,7 +52,11 @@ def _callee(code: CodeType, offset: int) -> tuple[str, str] | None:
         if p is None or p.lineno is None or p.end_lineno is None or not isinstance(i.argval, str):
             continue
         stop = (p.end_lineno, p.end_col_offset or 0)
-        if (p.lineno, p.col_offset) != (place.lineno, place.col_offset) or stop >= end or not i.opname.startswith("LOAD"):
+        if (
+            (p.lineno, p.col_offset) != (place.lineno, place.col_offset)
+            or stop >= end
+            or not i.opname.startswith("LOAD")
+        ):
             continue
         if best is None or stop >= best[0]:
             best = (stop, (i.opname, i.argval))

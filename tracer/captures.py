@@ -13,15 +13,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
-from types import CodeType, FunctionType, MappingProxyType, MethodType, ModuleType
+from types import CodeType, FunctionType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from tenferro.tracer.attributes import attributes_read
+from tenferro.tracer.capture_guards import Captures, Guard, Source, reader_of
 from tenferro.tracer.contents import Asked, Contents
 from tenferro.tracer.errors import TraceError
-from tenferro.tracer.lines import SourceLine, at, user_line
+from tenferro.tracer.lines import at, user_line
+from tenferro.tracer.places import NO_PLACES, Found, Held, Place, Self
 from tenferro.tracer.signature import static_key
 from tenferro.tracer.trace import is_supported, is_tenferro_array
 
@@ -33,52 +35,6 @@ _SCALARS = (bool, int, float, complex, str, bytes, type(None), Enum, np.generic,
 _PARTS = (tuple, list, dict)
 
 Generator: TypeAlias = np.random.Generator | np.random.RandomState
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a value stands: a root (a cell, a globals dict and a name, or ``self``) and steps from there."""
-
-    root: Any
-    steps: tuple[tuple[str, Any], ...]
-    text: str
-
-    def attribute(self, name: str) -> Place:
-        return Place(self.root, (*self.steps, ("attribute", name)), f"{self.text}.{name}")
-
-    def item(self, key: Any) -> Place:
-        return Place(self.root, (*self.steps, ("item", key)), f"{self.text}[{key!r}]")
-
-    @property
-    def key(self) -> tuple[Any, ...]:
-        """Tells places apart that read alike: a closure's ``x`` and a global ``x``."""
-        match self.root:
-            case Self():
-                return (Self, self.steps)
-            case Held(value):
-                return (id(value), self.steps)
-            case (namespace, name):
-                return (id(namespace), name, self.steps)
-            case cell:
-                return (id(cell), self.steps)
-
-
-@dataclass(frozen=True, slots=True)
-class Self:
-    """The root of a method's own object, which differs from call to call."""
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """The root that is an object held by the function itself: a bound method's ``self``, a partial's argument."""
-
-    value: Any
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    place: Place
-    value: Any
 
 
 def plain_function(function: Callable[..., Any]) -> tuple[FunctionType | None, list[Found]]:
@@ -183,6 +139,8 @@ def _children(found: Found, names: frozenset[str] | None, package: str) -> Itera
         yield from (Found(place.item(k), v) for k, v in enumerate(value))
     elif isinstance(value, dict):
         yield from (Found(place.item(k), v) for k, v in value.items() if isinstance(k, str | int | tuple))
+    elif _is_jitted(value):
+        yield from _roots(value.__wrapped__)
     elif isinstance(value, FunctionType) and not isinstance(place.root, tuple):
         # A helper in a closure is part of the function as written; a global helper is not.
         yield from (Found(Place(cell, (), name), _contents(cell)) for name, cell in _cells(value))
@@ -191,16 +149,38 @@ def _children(found: Found, names: frozenset[str] | None, package: str) -> Itera
     elif isinstance(value, functools.partial):
         yield Found(place.attribute("args"), value.args)
         yield Found(place.attribute("keywords"), value.keywords)
-    elif isinstance(place.root, Self | Held) and not place.steps and hasattr(value, "__dict__"):
-        yield from (Found(place.attribute(k), v) for k, v in vars(value).items() if names is None or k in names)
+    elif isinstance(place.root, Self | Held) and not place.steps and not isinstance(value, FunctionType):
+        yield from (Found(place.attribute(k), v) for k, v in _attributes(value, names))
     elif _is_plain_object(value, package):
-        yield from (Found(place.attribute(k), v) for k, v in vars(value).items())
+        yield from (Found(place.attribute(k), v) for k, v in _attributes(value, None))
+
+
+def _attributes(value: Any, names: frozenset[str] | None) -> Iterator[tuple[str, Any]]:
+    """What the object holds, in its dict or in slots; of its class, arrays and, where they are named, numbers."""
+    held: dict[str, Any] = dict(getattr(value, "__dict__", {}))
+    for cls in type(value).__mro__:
+        for name, member in vars(cls).items():
+            if name in held or name.startswith("__") or (names is not None and name not in names):
+                continue
+            if isinstance(member, MemberDescriptorType):
+                if hasattr(value, name):
+                    held[name] = getattr(value, name)
+            elif _holds_array(member) or (names is not None and _is_scalar(member)):
+                held[name] = member
+    yield from ((k, v) for k, v in held.items() if names is None or k in names)
+
+
+def _is_jitted(value: Any) -> bool:
+    """Whether the value is a jitted function: inside a trace it is part of the function that calls it."""
+    return type(value).__module__ == "tenferro.jit" and isinstance(getattr(value, "__wrapped__", None), FunctionType)
 
 
 def _is_plain_object(value: Any, package: str) -> bool:
     """Whether an object is opened: one of the user's own classes, or a namespace. Loggers, figures and models of other
     packages change for reasons of their own."""
-    if isinstance(value, type | ModuleType | FunctionType | MethodType) or not hasattr(value, "__dict__"):
+    if isinstance(value, type | ModuleType | FunctionType | MethodType):
+        return False
+    if not hasattr(value, "__dict__") and not hasattr(type(value), "__slots__"):
         return False
     return type(value).__module__.split(".")[0] in (package, "__main__", "types", "argparse")
 
@@ -275,109 +255,6 @@ def check_generators(before: Snapshot, function_name: str) -> None:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class Guard:
-    """One assumption about a reachable value; ``text`` is for explain()."""
-
-    place: Place
-    relation: str  # "equals", "is", "length", "contents"
-    value: Any
-    asked: str = ""  # for contents: what asked for them
-    line: SourceLine | None = None  # and where
-
-    @property
-    def text(self) -> str:
-        match self.relation:
-            case "contents":
-                return f"the contents of {self.place.text}, asked for by {self.asked}, are the same"
-            case "length":
-                return f"len({self.place.text}) == {self.value}"
-            case "is":
-                return f"{self.place.text} is the same object"
-            case _:
-                return f"{self.place.text} == {self.value!r}"
-
-    @property
-    def failure(self) -> str:
-        """What to say where it does not hold."""
-        if self.relation == "contents":
-            return f"the contents of {self.place.text}, asked for by {self.asked}, have changed"
-        return f"{self.text} holds no longer"
-
-    def holds(self, receiver: Any) -> bool:
-        try:
-            value = read(self.place, receiver)
-        except (LookupError, AttributeError, ValueError, TypeError):
-            return False
-        match self.relation:
-            case "contents":
-                return bool(self.value.same(value))
-            case "length":
-                return bool(len(value) == self.value)
-            case "is":
-                return value is self.value
-            case _:
-                return same_scalar(value, self.value)
-
-
-def same_scalar(a: Any, b: Any) -> bool:
-    """Equal by type and value, 0.0 and −0.0 apart."""
-    try:
-        return type(a) is type(b) and bool(static_key(a) == static_key(b))
-    except TypeError:
-        return False
-
-
-def read(place: Place, receiver: Any) -> Any:
-    """The value that stands there now."""
-    root = place.root
-    if isinstance(root, Self):
-        value = receiver
-    elif isinstance(root, Held):
-        value = root.value
-    elif isinstance(root, tuple):
-        value = root[0][root[1]]
-    else:
-        value = root.cell_contents
-    for kind, key in place.steps:
-        value = getattr(value, key) if kind == "attribute" else value[key]
-    return value
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Where a captured array is read: a place, or the very object where it stands in none."""
-
-    place: Place | None
-    held: Any
-
-    @property
-    def text(self) -> str:
-        return self.place.text if self.place is not None else "an array made while tracing"
-
-
-NO_PLACES: Mapping[int, Place] = MappingProxyType({})
-Reader: TypeAlias = Callable[[Any], "list[Any] | None"]
-
-
-@dataclass(frozen=True)
-class Captures:
-    """``read(self)``: the captured arrays as they are now, in order, or None where a guard fails. ``is_empty``: there
-    is nothing to look at."""
-
-    guards: tuple[Guard, ...]
-    sources: tuple[Source, ...]
-    read: Reader
-
-    @property
-    def is_empty(self) -> bool:
-        return not self.guards and not self.sources
-
-    def failing(self, receiver: Any) -> Guard | None:
-        """The first guard that does not hold."""
-        return next((g for g in self.guards if not g.holds(receiver)), None)
-
-
 def captures(
     function: Callable[..., Any],
     receiver: Any,
@@ -404,7 +281,7 @@ def captures(
         guards.append(Guard(place, "contents", a.contents, a.what, a.line))
     unique = {(g.place.key, g.relation): g for g in guards}
     kept = tuple(unique.values())
-    return Captures(kept, tuple(sources), _reader(kept, sources))
+    return Captures(kept, tuple(sources), reader_of(kept, sources))
 
 
 def _guard(f: Found, before: Snapshot) -> Guard | None:
@@ -425,64 +302,3 @@ def _guard(f: Found, before: Snapshot) -> Guard | None:
 
 
 _MISSING = object()
-
-
-def _reader(guards: Sequence[Guard], sources: Sequence[Source]) -> Reader:
-    """One Python function for all guards and arrays: about 50 ns each, where a loop over records takes 500."""
-    constants: dict[str, Any] = {"same": same_scalar}
-    expressions = _Expressions(constants)
-    conditions = []
-    for guard in guards:
-        value = expressions.of(guard.place)
-        name = expressions.constant(guard.value)
-        match guard.relation:
-            case "contents":
-                conditions.append(f"{name}.same({value})")
-            case "length":
-                conditions.append(f"len({value}) == {guard.value}")
-            case "is":
-                conditions.append(f"{value} is {name}")
-            case _:
-                conditions.append(f"((v := {value}) is {name} or same(v, {name}))")
-    arrays = [expressions.of(s.place) if s.place is not None else expressions.constant(s.held) for s in sources]
-    lines = ["def read(receiver):", " try:"]
-    lines += [f"  if not ({c}): return None" for c in conditions]
-    lines += [f"  return [{', '.join(arrays)}]", " except (LookupError, AttributeError, ValueError, TypeError):"]
-    lines += ["  return None"]
-    exec(compile("\n".join(lines), "<tenferro captures>", "exec"), constants)
-    reader: Reader = constants["read"]
-    return reader
-
-
-class _Expressions:
-    """Places as Python text over a growing table of constants."""
-
-    def __init__(self, constants: dict[str, Any]) -> None:
-        self._constants = constants
-
-    def constant(self, value: Any) -> str:
-        name = f"c{len(self._constants)}"
-        self._constants[name] = value
-        return name
-
-    def of(self, place: Place) -> str:
-        root = place.root
-        if isinstance(root, Self):
-            text = "receiver"
-        elif isinstance(root, Held):
-            text = self.constant(root.value)
-        elif isinstance(root, tuple):
-            text = f"{self.constant(root[0])}[{root[1]!r}]"
-        else:
-            text = f"{self.constant(root)}.cell_contents"
-        for kind, key in place.steps:
-            if kind == "item":
-                text = f"{text}[{self.constant(key)}]"
-            elif key.isidentifier():
-                text = f"{text}.{key}"
-            else:
-                text = f"getattr({text}, {self.constant(key)})"
-        return text
-
-
-NO_CAPTURES = Captures((), (), lambda receiver: [])

@@ -1,8 +1,8 @@
 """Concrete values inside a trace: an operand made of captured arrays alone in, its present elements out.
 
 Where Python asks for a number (``float``, ``if``, an index, NumPy code that does not trace), what was computed from
-captured arrays is computed again with NumPy, and each array that takes part is remembered with its present elements: the
-program serves only while they are the same.
+captured arrays is computed again with NumPy, and each array that takes part is remembered with its present elements:
+the program serves only while they are the same.
 """
 
 from __future__ import annotations

@@ -24,7 +24,8 @@ from typing import Any
 import numpy as np
 
 from tenferro.tracer.attribute_hooks import hooked
-from tenferro.tracer.captures import Found, Place, names_of, read
+from tenferro.tracer.captures import names_of
+from tenferro.tracer.places import Found, Place, read
 from tenferro.tracer.trace import Trace, is_supported, is_tenferro_array
 from tenferro.tracer.traced import TracedArray, captured
 
@@ -266,9 +267,9 @@ class Substitution:
         self._functions[id(function)] = made
         made.__dict__ = function.__dict__
         made.__module__, made.__qualname__, made.__doc__ = function.__module__, function.__qualname__, function.__doc__
-        for old, new in zip(function.__closure__ or (), closure, strict=True):
+        for name, old, new in zip(function.__code__.co_freevars, function.__closure__ or (), closure, strict=True):
             if new is not old and not _filled(new):
-                new.cell_contents = self.give(old.cell_contents)
+                new.cell_contents = self.give(old.cell_contents, functools.partial(Place, old, (), name))
         given = [self.give(d) for d in function.__defaults__ or ()]
         made.__defaults__ = tuple(given) if function.__defaults__ is not None else None
         if function.__kwdefaults__:

@@ -352,7 +352,7 @@ class TracedArray(ArrayMethods):
         found = self.known() if self._cell.known is not None else contents(trace, self.read(), asked)
         return found[()] if found is not None and not found.ndim else found
 
-    def __hash__(self) -> int:
+    def __hash__(self) -> int:  # type: ignore[override]  # numbers are hashed, as NumPy's scalars are
         known = None if self.type.shape else self._known_number("hash")
         if known is None:
             raise TypeError("unhashable type: 'numpy.ndarray'")
