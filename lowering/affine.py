@@ -174,9 +174,11 @@ def _composed(m: AxisMap, outer: AxisMap) -> AxisMap:
     if outer.target == DROPPED and outer.window is None:
         cut = m if m.fixed else m.sliced(outer.start, 1, 1)
         return replace(cut, target=DROPPED, fixed=False)
-    if m.fixed or (outer.fixed and m.window is None):
-        # A repeated middle axis has one element, so this axis has one too.
+    if m.fixed:
         return replace(m, target=outer.target, fixed=True)
+    if outer.fixed and m.window is None:
+        # One element of the middle axis is repeated, which a slice may have picked.
+        return replace(m.sliced(outer.start, outer.step, outer.size), target=outer.target, fixed=True)
     if outer.fixed:
         return replace(m, target=outer.target, window=(m.window[0], 0) if m.window else None)
     cut = replace(m.sliced(outer.start, outer.step, outer.size), target=outer.target)

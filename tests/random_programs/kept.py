@@ -36,6 +36,17 @@ KEPT: tuple[RandomProgram, ...] = (
          "v3 = v2.argmax(axis=None)"),
         ("v3",), (0.0,), ({"m": 5}, {"m": 10}, {"m": 36}),
     ),
+    # One element of an axis, picked by a slice and repeated, of a value that is computed again.
+    RandomProgram(
+        (Argument("x", "complex64", ("m",), "C", 5),),
+        ("v0 = x.reshape(1, -1)", "v1 = -v0", "v2 = v1 == -0.5j", "v3 = v1[..., 0]", "v4 = np.where(v2, v1, v3)"),
+        ("v4",), (0.0,), SIZES,
+    ),
+    # out= of size 1 where the result's size is a symbol that is 1.
+    RandomProgram(
+        (Argument("x", "float64", ("n", 1), "C", 6),),
+        ("v0 = x.copy()", "v1 = v0.min(axis=-1, keepdims=True)", "np.add(v1, v0, out=v1)"), ("v1",), (0.0,), SIZES,
+    ),
     # The squared deviations of complex numbers.
     RandomProgram((VECTOR,), ("v0 = x.var(axis=0)",), ("v0",), (EPSILON,), SIZES),
 )  # fmt: skip

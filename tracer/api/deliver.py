@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tenferro.tracer import build
-from tenferro.tracer.api.promotion import aligned, as_bool, broadcast_shapes, same_shape, shape_mismatch
+from tenferro.tracer.api.promotion import aligned, as_bool, broadcast_shapes, shape_mismatch
 from tenferro.tracer.errors import DtypeError, MutationError, TraceError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.ops import pointwise
@@ -64,7 +64,10 @@ def deliver(trace: Trace, name: str, value: Operand, out: Any = None, where: Any
     value = build.convert(trace, value, target.dtype)
     shape = target.type.shape
     joined = broadcast_shapes(trace, name, [shape, value.type.shape])
-    if not same_shape(trace, joined, shape):
+    # A size that must be 1 here may be a symbol: that it is 1 becomes a guard.
+    pairs = list(zip(joined, shape, strict=False))
+    fits = len(joined) == len(shape) and all(a == b or trace.guard("==", a, b) for a, b in pairs)
+    if not fits:
         raise shape_mismatch(trace, name, [shape, value.type.shape])
     value = aligned(trace, value, shape)
     if where is not True:
