@@ -1,13 +1,15 @@
 """sin and cos of float32 and float64 values: in goes an angle in radians, out comes its function, full range.
 
-The angle is reduced to |r| <= pi/4, r = high + low, by three constants (Cody and Waite) below a limit, above it by the
-digits of 2/pi that matter (Payne and Hanek, ACM SIGNUM Newsletter 18, 1983), as integers.
+float32 angles are reduced to |r| <= pi/4, r = high + low, for two polynomials; float64 angles to |r| <= pi/2 for the
+polynomial of sin alone, which takes two thirds of the instructions. The reduction is by three constants (Cody and
+Waite) below a limit, above it by the digits of 2/pi that matter (Payne and Hanek, ACM SIGNUM Newsletter 18, 1983), as
+integers.
 """
 
 from __future__ import annotations
 
 from tenferro.tracer.scalar.builder import F32, F64, I32, I64, U64, Builder, Value
-from tenferro.tracer.scalar.exponential import SINGLE, format_of, horner
+from tenferro.tracer.scalar.exponential import DOUBLE, SINGLE, horner
 
 # The first 1,344 bits of 2/pi after the point; 64 zero bits in front serve angles that start before it.
 TWO_OVER_PI = int(
@@ -32,49 +34,82 @@ WINDOWS_SINGLE, WINDOWS_DOUBLE = _windows(32)[:9], _windows(28)
 
 HALF_PI_SINGLE = (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15)
 HALF_PI_DOUBLE = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33)
-# sin(r) = r + r**3 S(r**2), |r| <= pi/4: 2**-27.9, 2**-57.7
+# sin(r) = r + r**3 S(r**2), |r| <= pi/4: 2**-27.9
 SIN_SINGLE = (-0.16666653752326965, 0.008332112804055214, -0.00019508739933371544)
-SIN_DOUBLE = (
-    -0.16666666666666627, 0.00833333333332094, -0.00019841269828618975, 2.755731327606035e-06,
-    -2.5050692479654477e-08, 1.589296190650644e-10,
-)  # fmt: skip
-# cos(r) = 1 - r**2/2 + r**4 C(r**2), the same range: 2**-32.9, 2**-63.7
+# cos(r) = 1 - r**2/2 + r**4 C(r**2), the same range: 2**-32.9
 COS_SINGLE = (0.04166664555668831, -0.0013887251261621714, 2.442568620608654e-05)
-COS_DOUBLE = (
-    0.04166666666666658, -0.0013888888888871375, 2.4801587287783304e-05, -2.7557313865617284e-07,
-    2.0875657578418454e-09, -1.1356266778434167e-11,
+# sin(r) = r + r**3 S(r**2), |r| <= pi/2: 2**-61.5
+SIN_DOUBLE = (
+    -0.16666666666666666, 0.008333333333333207, -0.00019841269841212901, 2.755731921165935e-06, -2.505210691382807e-08,
+    1.6058941521040383e-10, -7.643033838435534e-13, 2.7215803511395367e-15,
 )  # fmt: skip
 # Above these the three constants no longer give every bit.
 LIMIT_SINGLE, LIMIT_DOUBLE = 65536.0, 67108864.0
 
 Reduced = tuple[Value, Value, Value]  # high, low, quadrant as an integer
+HalfTurns = tuple[Value, Value]  # r, an integer whose lowest bit is that of n
 
 
-def _reduce(b: Builder, size: Value) -> Reduced:
+def _reduce_single(b: Builder, size: Value) -> Reduced:
     """Cody and Waite: n = the nearest multiple of pi/2, r = size - n pi/2 with its rounding error as ``low``."""
-    form = format_of(size.dtype)
-    first, second, third = HALF_PI_SINGLE if form is SINGLE else HALF_PI_DOUBLE
-    magic = b.const(form.magic, size.dtype)
-    shifted = b.fma(size, b.const(0.63661977236758134308, size.dtype), magic)
+    first, second, third = HALF_PI_SINGLE
+    magic = b.const(SINGLE.magic, F32)
+    shifted = b.fma(size, b.const(0.63661977236758134308, F32), magic)
     n = b.sub(shifted, magic)
-    r = b.fma(n, b.const(-first, size.dtype), size)  # exact: |r| < 1 is a multiple of the last bit of pi/2
+    r = b.fma(n, b.const(-first, F32), size)  # exact: |r| < 1 is a multiple of the last bit of pi/2
     # r and the product lie on one grid of bits, so the two subtractions give the error of the first exactly.
-    product = b.mul(n, b.const(second, size.dtype))
+    product = b.mul(n, b.const(second, F32))
     high = b.sub(r, product)
-    rest = b.fma(n, b.const(third, size.dtype), b.fma(n, b.const(second, size.dtype), b.neg(product)))
+    rest = b.fma(n, b.const(third, F32), b.fma(n, b.const(second, F32), b.neg(product)))
     low = b.sub(b.sub(b.sub(r, high), product), rest)
-    return high, low, b.bitcast(shifted, form.integer)
+    return high, low, b.bitcast(shifted, I32)
 
 
-def _reduce_rare(b: Builder, size: Value) -> Reduced:
-    """For every size; equal to ``_reduce`` up to the limit. Infinity gives NaN."""
-    form = format_of(size.dtype)
-    limit = b.const(LIMIT_SINGLE if form is SINGLE else LIMIT_DOUBLE, size.dtype)
-    large = b.and_(b.lt(limit, size), b.lt(size, b.const(float("inf"), size.dtype)))
-    digits = _digits_single if form is SINGLE else _digits_double
-    by_digits = digits(b, b.select(large, size, limit))
-    high, low, quadrant = (b.select(large, x, y) for x, y in zip(by_digits, _reduce(b, size), strict=True))
+def _reduce_double(b: Builder, size: Value, quarter: int) -> HalfTurns:
+    """n and r with size + quarter pi/2 = n pi + r, for a quarter of 0 or 1."""
+    magic, half = b.const(DOUBLE.magic, F64), b.const(0.5, F64)
+    inverse = b.const(0.31830988618379067154, F64)
+    # 1/2 has no place beside magic: cos adds it before and takes it back after.
+    shifted = b.add(b.fma(size, inverse, half), magic) if quarter else b.fma(size, inverse, magic)
+    n = b.sub(shifted, magic)
+    turns = b.sub(n, half) if quarter else n
+    r = size
+    for part in HALF_PI_DOUBLE:
+        r = b.fma(turns, b.const(-2 * part, F64), r)
+    return r, b.bitcast(shifted, I64)
+
+
+def _is_large(b: Builder, size: Value, limit: Value) -> Value:
+    return b.and_(b.lt(limit, size), b.lt(size, b.const(float("inf"), size.dtype)))
+
+
+def _reduce_single_rare(b: Builder, size: Value) -> Reduced:
+    """For every size; equal to ``_reduce_single`` up to the limit. Infinity gives NaN."""
+    limit = b.const(LIMIT_SINGLE, F32)
+    large = _is_large(b, size, limit)
+    by_digits = _digits_single(b, b.select(large, size, limit))
+    high, low, quadrant = (b.select(large, x, y) for x, y in zip(by_digits, _reduce_single(b, size), strict=True))
     return high, low, quadrant
+
+
+def _reduce_double_rare(b: Builder, size: Value, quarter: int) -> HalfTurns:
+    """For every size; equal to ``_reduce_double`` up to the limit. Infinity gives NaN."""
+    limit = b.const(LIMIT_DOUBLE, F64)
+    large = _is_large(b, size, limit)
+    high, low, quadrant = _digits_double(b, b.select(large, size, limit))
+    by_digits = _half_turns(b, high, low, b.add(quadrant, b.const(quarter, I64)))
+    r, n = (b.select(large, x, y) for x, y in zip(by_digits, _reduce_double(b, size, quarter), strict=True))
+    return r, n
+
+
+def _half_turns(b: Builder, high: Value, low: Value, quadrant: Value) -> HalfTurns:
+    """n and r with quadrant pi/2 + high + low = n pi + r; an odd quadrant goes to the nearer multiple of pi."""
+    one, zero = b.const(1, I64), b.const(0.0, F64)
+    n = b.shr(b.add(quadrant, b.select(b.lt(zero, high), one, b.const(0, I64))), one)
+    first, second = (b.copysign(b.const(-part, F64), b.neg(high)) for part in HALF_PI_DOUBLE[:2])
+    r = b.add(first, high)
+    rest = b.add(b.sub(high, b.sub(r, first)), b.add(low, second))
+    return b.select(_is_odd(b, quadrant), b.add(r, rest), b.add(high, low)), n
 
 
 def _digits_single(b: Builder, size: Value) -> Reduced:
@@ -137,28 +172,49 @@ def _quarter_turns(b: Builder, a: Value, middle: Value, c: Value) -> tuple[Value
 
 
 def _sine_and_cosine(b: Builder, high: Value, low: Value) -> tuple[Value, Value]:
-    """sin and cos of high + low, |high| <= pi/4 and a little."""
-    form = format_of(high.dtype)
-    sine, cosine = (SIN_SINGLE, COS_SINGLE) if form is SINGLE else (SIN_DOUBLE, COS_DOUBLE)
+    """float32 sin and cos of high + low, |high| <= pi/4 and a little."""
     # The square of high + low, rounded once: cos then needs no term of its own for low.
     square = b.fma(high, high, b.mul(b.add(high, high), low))
-    sin = b.add(high, b.fma(b.mul(high, square), horner(b, square, sine), low))
-    return sin, horner(b, square, (1.0, -0.5, *cosine))
+    sin = b.add(high, b.fma(b.mul(high, square), horner(b, square, SIN_SINGLE), low))
+    return sin, horner(b, square, (1.0, -0.5, *COS_SINGLE))
 
 
-def _reduced(b: Builder, size: Value) -> Reduced:
-    form = format_of(size.dtype)
-    rare = b.not_(b.le(size, b.const(LIMIT_SINGLE if form is SINGLE else LIMIT_DOUBLE, size.dtype)))
+def _reduced_single(b: Builder, size: Value) -> Reduced:
+    rare = b.not_(b.le(size, b.const(LIMIT_SINGLE, F32)))
     high, low, quadrant = b.if_any(
-        rare, lambda: b.call("reduce_angle", _reduce_rare, size, size="compact"), lambda: _reduce(b, size)
+        rare, lambda: b.call("reduce_angle", _reduce_single_rare, size, size="compact"), lambda: _reduce_single(b, size)
     )
     return high, low, quadrant
 
 
+def _sine_double(b: Builder, size: Value, quarter: int, sign: Value | None = None) -> Value:
+    """float64 sin of size + quarter pi/2, with the sign bit of ``sign`` put to it."""
+    name = "reduce_angle_of_cos" if quarter else "reduce_angle_of_sin"
+    rare = b.not_(b.le(size, b.const(LIMIT_DOUBLE, F64)))
+    r, n = b.if_any(
+        rare,
+        lambda: b.call(name, lambda inner, v: _reduce_double_rare(inner, v, quarter), size, size="compact"),
+        lambda: _reduce_double(b, size, quarter),
+    )
+    square = b.mul(r, r)
+    result = b.fma(b.mul(r, square), horner(b, square, SIN_DOUBLE), r)
+    # Rounding errors could carry it beyond 1, two in ten thousand times where the true value rounds to 1.
+    one, minus_one = b.const(1.0, F64), b.const(-1.0, F64)
+    result = b.select(b.lt(one, result), one, result)
+    result = b.select(b.lt(result, minus_one), minus_one, result)
+    change = b.shl(n, b.const(63, I64))
+    if sign is not None:
+        change = b.xor(change, b.and_(b.bitcast(sign, I64), b.const(-(2**63), I64)))
+    return _with_sign(b, result, change)
+
+
 def sin_cos(b: Builder, x: Value) -> tuple[Value, Value]:
-    """Both from one reduction, with the bits of ``sin`` and ``cos``."""
+    """Both, with the bits of ``sin`` and ``cos``; float32 from one reduction."""
+    if x.dtype == F64:
+        size = b.abs(x)
+        return _sine_double(b, size, 0, x), _sine_double(b, size, 1)
     # The sign is put back at the end: sin(-0.0) is -0.0.
-    high, low, quadrant = _reduced(b, b.abs(x))
+    high, low, quadrant = _reduced_single(b, b.abs(x))
     parts = _sine_and_cosine(b, high, low)
     return _sin_of_quadrant(b, x, *parts, quadrant), _cos_of_quadrant(b, *parts, quadrant)
 
@@ -193,7 +249,9 @@ def sin(b: Builder, x: Value) -> Value:
 
 
 def _sin(b: Builder, x: Value) -> Value:
-    high, low, quadrant = _reduced(b, b.abs(x))
+    if x.dtype == F64:
+        return _sine_double(b, b.abs(x), 0, x)
+    high, low, quadrant = _reduced_single(b, b.abs(x))
     return _sin_of_quadrant(b, x, *_sine_and_cosine(b, high, low), quadrant)
 
 
@@ -202,5 +260,7 @@ def cos(b: Builder, x: Value) -> Value:
 
 
 def _cos(b: Builder, x: Value) -> Value:
-    high, low, quadrant = _reduced(b, b.abs(x))
+    if x.dtype == F64:
+        return _sine_double(b, b.abs(x), 1)
+    high, low, quadrant = _reduced_single(b, b.abs(x))
     return _cos_of_quadrant(b, *_sine_and_cosine(b, high, low), quadrant)

@@ -84,13 +84,16 @@ def compiled(
     outline: bool = False,
     target: Target | None = None,
 ) -> Compiled:
-    text, result = kernel_text(function, dtypes, lanes, outline)
-    return Compiled(compile_text(text, level, target or host_target()), text, lanes, result)
+    target = target or host_target()
+    text, result = kernel_text(function, dtypes, lanes, outline, target.has_permutes)
+    return Compiled(compile_text(text, level, target), text, lanes, result)
 
 
-def kernel_text(function: Function, dtypes: Sequence[Dtype], lanes: int, outline: bool = False) -> tuple[str, Dtype]:
+def kernel_text(
+    function: Function, dtypes: Sequence[Dtype], lanes: int, outline: bool = False, has_permutes: bool = False
+) -> tuple[str, Dtype]:
     """``kernel(n, inputs…, outputs…)`` for n a positive multiple of ``lanes``, and the dtype of its result."""
-    module = ModuleText()
+    module = ModuleText(has_permutes=has_permutes)
     b = VectorBuilder(module, lanes, outline)
     b.start("loop")
     flat = [d for dtype in dtypes for d in part_dtypes(dtype)]
