@@ -10,7 +10,7 @@ row ``r % lanes``, which stays in cache for a whole tile.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -21,12 +21,12 @@ from tenferro.engines.cpu.body import Body, CodeBuilder, Position
 from tenferro.engines.cpu.code import Code
 from tenferro.engines.cpu.column_reduce import MAX_CHUNKS, Accumulators, Rows, parts_of
 from tenferro.engines.cpu.elements import Value
-from tenferro.engines.cpu.layout import Bound, Layout, StrideClass, Variant, access_keys
-from tenferro.engines.cpu.params import BLOCKS, LENGTH, TILE, ParamMap
-from tenferro.engines.cpu.phases import arguments, chunk_length, schedule
-from tenferro.engines.cpu.rows import needs_mask, vector_lanes
+from tenferro.engines.cpu.layout import Bound, Layout, StrideClass
+from tenferro.engines.cpu.params import BLOCKS, LENGTH, TILE
+from tenferro.engines.cpu.phases import arguments, chunk_length
 from tenferro.engines.cpu.tiles import transpose_function
-from tenferro.engines.cpu.vector_builder import ModuleText, Vec
+from tenferro.engines.cpu.vector_builder import Vec
+from tenferro.engines.cpu.writer import KernelWriter
 from tenferro.lowering.region import Apply, Load, Reduce, Region, Uniform
 from tenferro.lowering.tree import lanes as tree_lanes
 from tenferro.tracer.scalar.builder import Complex
@@ -74,43 +74,16 @@ def tile_columns(kernel: ColumnKernel, columns: int) -> int:
 
 
 @dataclass
-class ColumnKernel:
-    """Writes the module; ``text()`` is the result."""
-
-    region: Region
-    variant: Variant
-    axis_loops: Mapping[int, int]
-    outline: bool
-    module: ModuleText = field(default_factory=ModuleText)
+class ColumnKernel(KernelWriter):
+    """Writes a column kernel."""
 
     def __post_init__(self) -> None:
-        self.params = ParamMap(self.region, self.variant)
-        self.phases = schedule(self.region)
-        self.lanes = vector_lanes(self.region)
-        self.masked = needs_mask(self.region)
-        self.keys = access_keys(self.region)
-        self.outer_level = self.region.outer()
+        super().__post_init__()
         reduces = [k for k, n in enumerate(self.region.nodes) if isinstance(n, Reduce)]
         most = max((self._bytes(k) for k in reduces), default=1)
         # A whole tile's accumulators stay in cache; rows lie tile after tile, for a power of two as
         # pitch would put them all into the same cache sets.
         self.widest_tile = min(MAX_TILE, max(1, ACCUMULATOR_BYTES // most // self.lanes) * self.lanes)
-
-    def itemsize(self, access: int) -> int:
-        """Bytes of an element of an access."""
-        kind, k = self.keys[access]
-        node = self.region.nodes[k if kind == "node" else self.region.stores[k].node]
-        return int(node.dtype.itemsize)
-
-    def reduced(self, r: int) -> np.dtype[Any]:
-        node = self.region.nodes[r]
-        assert isinstance(node, Reduce)
-        return self.region.nodes[node.arg].dtype
-
-    def kind(self, r: int) -> str:
-        node = self.region.nodes[r]
-        assert isinstance(node, Reduce)
-        return node.kind
 
     def accumulator_rows(self, r: int) -> int:
         """Accumulator rows of a reduction: the tree's lanes for float sums, one for what is exact in any order."""

@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 
 from tenferro.engines.cpu.columns import ColumnKernel
 from tenferro.engines.cpu.layout import Variant
-from tenferro.engines.cpu.rows import RowKernel, is_small
+from tenferro.engines.cpu.rows import RowKernel
 from tenferro.engines.cpu.toolchain import Library, Target, compile_text, host_target
 from tenferro.engines.cpu.vector_builder import ModuleText
+from tenferro.engines.cpu.writer import KernelWriter, is_small
 from tenferro.lowering.region import Region
 
 FAST, GOOD = 0, 2
@@ -61,17 +62,17 @@ class Kernel:
     variant: Variant
     axis_loops: Mapping[int, int]
     target: Target
-    writers: dict[int, RowKernel | ColumnKernel] = field(default_factory=dict)
+    writers: dict[int, KernelWriter] = field(default_factory=dict)
     texts: dict[int, str] = field(default_factory=dict)
     libraries: dict[int, Library] = field(default_factory=dict)
     compile_seconds: float = 0.0
 
     @property
-    def writer(self) -> RowKernel | ColumnKernel:
+    def writer(self) -> KernelWriter:
         """For what does not depend on the level: parameters and passes."""
         return self._writer(FAST)
 
-    def _writer(self, level: int) -> RowKernel | ColumnKernel:
+    def _writer(self, level: int) -> KernelWriter:
         found = self.writers.get(level)
         if found is None:
             kind = ColumnKernel if self.variant.schedule == "column" else RowKernel

@@ -16,85 +16,33 @@ number, then two words for each outer-level node.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
-
-import numpy as np
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from tenferro.engines.cpu import elements
 from tenferro.engines.cpu.body import Body, CodeBuilder, Position
 from tenferro.engines.cpu.code import Code
 from tenferro.engines.cpu.elements import Value
-from tenferro.engines.cpu.layout import Variant, access_keys
-from tenferro.engines.cpu.params import BLOCK, BLOCKS, CELLS_POINTER, LENGTH, PART_POINTER, ParamMap
-from tenferro.engines.cpu.phases import arguments, chunk_length, schedule
+from tenferro.engines.cpu.params import BLOCK, BLOCKS, CELLS_POINTER, LENGTH, PART_POINTER
+from tenferro.engines.cpu.phases import arguments, chunk_length
 from tenferro.engines.cpu.reduce import Chunks, words
 from tenferro.engines.cpu.sweep import PassFunction
 from tenferro.engines.cpu.tiles import tile_entry, tile_rows
-from tenferro.engines.cpu.vector_builder import ModuleText
-from tenferro.lowering.region import Apply, Gather, Load, Reduce, Region, Uniform
-from tenferro.lowering.tree import lanes as tree_lanes
-from tenferro.tracer.op import Pointwise
+from tenferro.engines.cpu.writer import KernelWriter
+from tenferro.lowering.region import Gather, Load, Reduce, Uniform
 
 MAX_ROW_CHUNKS = 64
 """Chunks of the longest row that the ``row`` schedule takes: their words lie on the stack."""
 PACKED_BLOCK = 2048
 """Elements copied at a time for an access that is not contiguous along the row."""
-INLINE_LIMIT = 160
-"""Native operations up to which elementary functions are written in place rather than called."""
-
-
-def vector_lanes(region: Region) -> int:
-    """Elements of a vector: what the tree asks for, else two AVX-512 registers of the widest component."""
-    reduced = [
-        region.nodes[n.arg].dtype for n in region.nodes if isinstance(n, Reduce) and n.kind in ("sum", "moments")
-    ]
-    floats = [tree_lanes(d) for d in reduced if d.kind in "fc"]
-    if floats:
-        return max(floats)
-    widest = max(elements.component(n.dtype).itemsize for n in region.nodes)
-    return 16 if widest == 8 else 32
-
-
-def is_small(region: Region) -> bool:
-    """Whether elementary functions may be written in place without making compilation long."""
-    total = sum(n.op.form.cost for n in region.nodes if isinstance(n, Apply) and isinstance(n.op.form, Pointwise))
-    return total <= INLINE_LIMIT
-
-
-def needs_mask(region: Region) -> bool:
-    """Whether lanes past the end must be told apart: something reads, records or accumulates per lane."""
-    for node in region.nodes:
-        match node:
-            case Reduce() | Gather():
-                return True
-            case Load(windows=windows) if windows:
-                return True
-            case Apply(op=op) if isinstance(op.form, Pointwise) and op.form.check:
-                return True
-            case _:
-                pass
-    return False
 
 
 @dataclass
-class RowKernel:
-    """Writes the module; ``text()`` is the result."""
-
-    region: Region
-    variant: Variant
-    axis_loops: Mapping[int, int]
-    outline: bool
-    module: ModuleText = field(default_factory=ModuleText)
+class RowKernel(KernelWriter):
+    """Writes a row kernel."""
 
     def __post_init__(self) -> None:
-        self.params = ParamMap(self.region, self.variant)
-        self.phases = schedule(self.region)
-        self.lanes = vector_lanes(self.region)
-        self.masked = needs_mask(self.region)
-        self.keys = access_keys(self.region)
-        self.outer_level = self.region.outer() if self.region.row_axes else (False,) * len(self.region.nodes)
+        super().__post_init__()
         cells = [k for k in range(len(self.region.nodes)) if self.outer_level[k] and not self._is_uniform(k)]
         base = len(self.keys) + self.variant.outer_rank + 1
         self.cells = {k: base + 2 * i for i, k in enumerate(cells)}
@@ -115,28 +63,12 @@ class RowKernel:
 
     def part_words(self, p: int) -> int:
         """Words of one chunk of pass p."""
-        return sum(words(self._kind(r), self._reduced(r)) for r in self.phases.passes[p].reduces)
+        return sum(words(self.kind(r), self.reduced(r)) for r in self.phases.passes[p].reduces)
 
     def chunk(self, p: int) -> int:
         """Elements of a chunk of pass p (of a work item, for a pass without reductions)."""
         reduces = self.phases.passes[p].reduces
         return chunk_length(self.region, reduces[0]) if reduces else PACKED_BLOCK
-
-    def _kind(self, r: int) -> str:
-        node = self.region.nodes[r]
-        assert isinstance(node, Reduce)
-        return node.kind
-
-    def _reduced(self, r: int) -> np.dtype[Any]:
-        node = self.region.nodes[r]
-        assert isinstance(node, Reduce)
-        return self.region.nodes[node.arg].dtype
-
-    def itemsize(self, access: int) -> int:
-        """Bytes of an element of an access."""
-        kind, k = self.keys[access]
-        node = self.region.nodes[k if kind == "node" else self.region.stores[k].node]
-        return int(node.dtype.itemsize)
 
     @property
     def tile_rows(self) -> int:
@@ -229,8 +161,8 @@ class RowKernel:
         for r in one.reduces:
             node = self.region.nodes[r]
             assert isinstance(node, Reduce)
-            values[r] = chunks.result(node, self._reduced(r), base, "%count", length, self.chunk(p))
-            base = code.at(base, code.mul("%count", 8 * words(node.kind, self._reduced(r))))
+            values[r] = chunks.result(node, self.reduced(r), base, "%count", length, self.chunk(p))
+            base = code.at(base, code.mul("%count", 8 * words(node.kind, self.reduced(r))))
         self._outer_nodes(code, [k for k in one.outer if not self._is_uniform(k)], values)
         code.do("ret void")
         return code.function(

@@ -1,0 +1,100 @@
+"""What row and column kernels have in common: a region under a variant, and what emission asks of it.
+
+In: a Region, a Variant, which space axes have loops of their own. Out (in the subclasses): the text of an LLVM module.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tenferro.engines.cpu import elements
+from tenferro.engines.cpu.layout import Variant, access_keys
+from tenferro.engines.cpu.params import ParamMap
+from tenferro.engines.cpu.phases import schedule
+from tenferro.engines.cpu.vector_builder import ModuleText
+from tenferro.lowering.region import Apply, Gather, Load, Reduce, Region
+from tenferro.lowering.tree import lanes as tree_lanes
+from tenferro.tracer.op import Pointwise
+
+INLINE_LIMIT = 160
+"""Native operations up to which elementary functions are written in place rather than called."""
+
+
+def vector_lanes(region: Region) -> int:
+    """Elements of a vector: what the tree asks for, else two AVX-512 registers of the widest component."""
+    reduced = [
+        region.nodes[n.arg].dtype for n in region.nodes if isinstance(n, Reduce) and n.kind in ("sum", "moments")
+    ]
+    floats = [tree_lanes(d) for d in reduced if d.kind in "fc"]
+    if floats:
+        return max(floats)
+    widest = max(elements.component(n.dtype).itemsize for n in region.nodes)
+    return 16 if widest == 8 else 32
+
+
+def is_small(region: Region) -> bool:
+    """Whether elementary functions may be written in place without making compilation long."""
+    total = sum(n.op.form.cost for n in region.nodes if isinstance(n, Apply) and isinstance(n.op.form, Pointwise))
+    return total <= INLINE_LIMIT
+
+
+def needs_mask(region: Region) -> bool:
+    """Whether lanes past the end must be told apart: something reads, records or accumulates per lane."""
+    for node in region.nodes:
+        match node:
+            case Reduce() | Gather():
+                return True
+            case Load(windows=windows) if windows:
+                return True
+            case Apply(op=op) if isinstance(op.form, Pointwise) and op.form.check:
+                return True
+            case _:
+                pass
+    return False
+
+
+@dataclass
+class KernelWriter(ABC):
+    """``outline``: elementary functions are calls."""
+
+    region: Region
+    variant: Variant
+    axis_loops: Mapping[int, int]
+    outline: bool
+    module: ModuleText = field(default_factory=ModuleText)
+
+    def __post_init__(self) -> None:
+        self.params = ParamMap(self.region, self.variant)
+        self.phases = schedule(self.region)
+        self.lanes = vector_lanes(self.region)
+        self.masked = needs_mask(self.region)
+        self.keys = access_keys(self.region)
+        self.outer_level = self.region.outer() if self.region.row_axes else (False,) * len(self.region.nodes)
+
+    @abstractmethod
+    def text(self) -> str:
+        """The module."""
+
+    def itemsize(self, access: int) -> int:
+        """Bytes of an element of an access."""
+        kind, k = self.keys[access]
+        node = self.region.nodes[k if kind == "node" else self.region.stores[k].node]
+        return int(node.dtype.itemsize)
+
+    def reduced(self, r: int) -> np.dtype[Any]:
+        """The dtype that reduction r reduces."""
+        return self.region.nodes[self._reduce(r).arg].dtype
+
+    def kind(self, r: int) -> str:
+        """The kind of reduction r."""
+        return self._reduce(r).kind
+
+    def _reduce(self, r: int) -> Reduce:
+        node = self.region.nodes[r]
+        assert isinstance(node, Reduce)
+        return node
