@@ -62,7 +62,8 @@ def _own_names(method: FunctionType) -> set[str] | None:
             # Newer Pythons load two variables in one instruction, and name both.
             named = instruction.argval if isinstance(instruction.argval, tuple) else (instruction.argval,)
             if receiver in named:
-                if len(named) > 1 or not instruction.opname.startswith("LOAD"):
+                loaded_last = named[-1] == receiver and named.count(receiver) == 1
+                if not loaded_last or "LOAD_FAST" not in instruction.opname[-17:]:
                     return None
                 expects_attribute = True
     return names
