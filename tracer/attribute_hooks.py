@@ -1,6 +1,7 @@
 """Attributes that hold arrays, while a function is traced: classes and names in, attributes giving traced arrays out.
 
-A method reads ``self.w`` where no dispatch sees it. While a trace runs, such attributes are descriptors of the class:
+A method reads ``self.w`` where no dispatch sees it. While a trace runs, such attributes are descriptors of the class
+(for a module: of a class made for it):
 in the tracing thread reading one gives the variable of the array, everywhere else what the object holds. The class is
 as before when the last trace that needs it has ended.
 """
@@ -11,12 +12,13 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from types import MemberDescriptorType
+from types import MemberDescriptorType, ModuleType
 from typing import Any
 
 _MISSING = object()
 _lock = threading.RLock()
 _installed: dict[tuple[type, str], tuple[_Attribute, int]] = {}
+_modules: dict[int, tuple[ModuleType, int]] = {}
 
 # What the trace of this context gives instead of an attribute's value; None outside traces.
 _giving: ContextVar[Callable[[Any], Any] | None] = ContextVar("tenferro_giving", default=None)
@@ -107,17 +109,47 @@ def _remove(key: tuple[type, str]) -> None:
         type.__setattr__(cls, name, hook.own)
 
 
+def _class_of(module: ModuleType) -> type:
+    """A class of the module's own, for descriptors; modules that have one already keep it."""
+    if type(module) is ModuleType:
+        module.__class__ = type("module", (ModuleType,), {})
+        _modules[id(module)] = (module, 0)
+    if id(module) in _modules:
+        _modules[id(module)] = (module, _modules[id(module)][1] + 1)
+    return type(module)
+
+
+def _restore(module: ModuleType) -> None:
+    known = _modules.get(id(module))
+    if known is None:
+        return
+    _modules[id(module)] = (module, known[1] - 1)
+    if known[1] == 1:
+        del _modules[id(module)]
+        module.__class__ = ModuleType
+
+
 @contextmanager
-def hooked(attributes: Iterable[tuple[type, str]], give: Callable[[Any], Any]) -> Iterator[None]:
-    """Inside, reading these attributes gives ``give(value)`` in this context."""
+def hooked(attributes: Iterable[tuple[type | ModuleType, str]], give: Callable[[Any], Any]) -> Iterator[None]:
+    """Inside, reading these attributes of a module or of instances of a class gives ``give(value)`` in this context."""
     installed: list[tuple[type, str]] = []
+    modules: list[ModuleType] = []
     token = _giving.set(give)
     try:
         with _lock:
-            installed += [key for key in dict.fromkeys(attributes) if _install(key)]
+            for owner, name in dict.fromkeys(attributes):
+                if isinstance(owner, ModuleType):
+                    key = _class_of(owner), name
+                    modules.append(owner)
+                else:
+                    key = owner, name
+                if _install(key):
+                    installed.append(key)
         yield
     finally:
         with _lock:
             for key in installed:
                 _remove(key)
+            for module in modules:
+                _restore(module)
         _giving.reset(token)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dis
 import functools
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -20,10 +21,10 @@ import numpy as np
 
 from tenferro.tracer.attributes import attributes_read
 from tenferro.tracer.capture_guards import Captures, Guard, Source, reader_of
-from tenferro.tracer.contents import Asked, Contents
+from tenferro.tracer.contents import MAX_COMPARED_BYTES, Asked, Contents
 from tenferro.tracer.errors import TraceError
 from tenferro.tracer.lines import at, user_line
-from tenferro.tracer.places import NO_PLACES, Found, Held, Place, Self
+from tenferro.tracer.places import NO_PLACES, Found, Held, Place, Self, read
 from tenferro.tracer.signature import static_key
 from tenferro.tracer.trace import is_supported, is_tenferro_array
 
@@ -132,8 +133,33 @@ def _holds_array(value: Any) -> bool:
     return isinstance(value, np.ndarray) or is_tenferro_array(value)
 
 
-def _children(found: Found, names: frozenset[str] | None, package: str) -> Iterator[Found]:
-    """What stands in a container or an object. ``names``: the attributes of ``self`` that count, None for all."""
+@functools.lru_cache(maxsize=1024)
+def _mentioned(code: CodeType) -> frozenset[str]:
+    """Every name in the code and in the functions inside it, attributes included."""
+    return frozenset(name for part in _codes(code) for name in part.co_names)
+
+
+def _is_foreign(name: str) -> bool:
+    """Whether the module belongs to Python, NumPy or this package: what stands there does not change."""
+    top = name.split(".")[0]
+    return top in sys.stdlib_module_names or top in ("numpy", "tenferro")
+
+
+def _members(found: Found, mentioned: frozenset[str]) -> Iterator[Found]:
+    """The arrays and numbers of a module or a class that the code mentions by name."""
+    value = found.value
+    module = value.__name__ if isinstance(value, ModuleType) else value.__module__
+    if _is_foreign(module) or (isinstance(value, type) and issubclass(value, Enum)):
+        return
+    for name in sorted(mentioned & vars(value).keys()):
+        member = vars(value)[name]
+        if _is_scalar(member) or _holds_array(member):
+            yield Found(found.place.attribute(name), member)
+
+
+def _children(found: Found, names: frozenset[str] | None, package: str, mentioned: frozenset[str]) -> Iterator[Found]:
+    """What stands in a container or an object. ``names``: the attributes of ``self`` that count, None for all.
+    ``mentioned``: the names that count in modules and classes."""
     value, place = found.value, found.place
     if isinstance(value, tuple | list):
         yield from (Found(place.item(k), v) for k, v in enumerate(value))
@@ -144,6 +170,8 @@ def _children(found: Found, names: frozenset[str] | None, package: str) -> Itera
     elif isinstance(value, FunctionType) and not isinstance(place.root, tuple):
         # A helper in a closure is part of the function as written; a global helper is not.
         yield from (Found(Place(cell, (), name), _contents(cell)) for name, cell in _cells(value))
+    elif isinstance(value, ModuleType | type):
+        yield from _members(found, mentioned)
     elif isinstance(value, MethodType):
         yield Found(place.attribute("__self__"), value.__self__)
     elif isinstance(value, functools.partial):
@@ -192,11 +220,13 @@ def walk(function: Callable[..., Any], receiver: Any = None) -> list[Found]:
         level.append(Found(Place(Self(), (), "self"), receiver))
     package = getattr(function, "__module__", None) or ""
     names = None
+    mentioned: frozenset[str] = frozenset()
     if plain is not None:
         package = plain.__module__ or ""
         owner = next((f.value for f in level if f.place.text == "self"), None)
         names = attributes_read(plain, type(owner)) if owner is not None else None
         level += _roots(plain)
+        mentioned = _mentioned(plain.__code__)
     package = package.split(".")[0]
     found: list[Found] = []
     seen: set[int] = set()
@@ -208,7 +238,7 @@ def walk(function: Callable[..., Any], receiver: Any = None) -> list[Found]:
             if id(f.value) in seen or room <= 0:
                 continue
             seen.add(id(f.value))
-            inner += islice(_children(f, names, package), room)
+            inner += islice(_children(f, names, package, mentioned), room)
         level = inner
     return found
 
@@ -276,12 +306,31 @@ def captures(
         if place is None and base is not None and id(base) in by_id:
             # A view that the function took: another array in that place must be viewed anew.
             guards.append(Guard(by_id[id(base)], "is", base))
+    taken = {id(a) for a in arrays}
+    guards += [_of_class(f) for f in found if id(f.value) not in taken and _is_class_array(f)]
     for a in asked:
         place = by_id.get(id(a.array), Place(Held(a.array), (), "an array made while tracing"))
         guards.append(Guard(place, "contents", a.contents, a.what, a.line))
     unique = {(g.place.key, g.relation): g for g in guards}
     kept = tuple(unique.values())
     return Captures(kept, tuple(sources), reader_of(kept, sources))
+
+
+def _is_class_array(f: Found) -> bool:
+    """Whether an array stands in a class that the function names: NumPy work on it is not seen."""
+    if type(f.value) is not np.ndarray or not f.place.steps or not is_supported(f.value.dtype):
+        return False
+    owner = Place(f.place.root, f.place.steps[:-1], "")
+    return not isinstance(owner.root, Self) and isinstance(read(owner, None), type)
+
+
+def _of_class(f: Found) -> Guard:
+    if f.value.nbytes > MAX_COMPARED_BYTES:
+        raise TraceError(
+            f"{f.place.text}: an array of {f.value.nbytes} bytes in a class, which would be compared at each call; at "
+            f"most {MAX_COMPARED_BYTES} are; pass it as an argument{at(user_line())}"
+        )
+    return Guard(f.place, "contents", Contents.of(f.value), "NumPy")
 
 
 def _guard(f: Found, before: Snapshot) -> Guard | None:

@@ -352,8 +352,8 @@ def substitute(function: Callable[..., Any]) -> Callable[..., Any]:
     return function if running is None else running.function(function)
 
 
-def _hooks(found: Sequence[Found], receiver: Any) -> Iterator[tuple[type, str]]:
-    """The class and name of every attribute through which an array is reached."""
+def _hooks(found: Sequence[Found], receiver: Any) -> Iterator[tuple[type | ModuleType, str]]:
+    """The class (or module) and name of every attribute through which an array is reached."""
     for f in found:
         if not is_array(f.value):
             continue
@@ -362,7 +362,9 @@ def _hooks(found: Sequence[Found], receiver: Any) -> Iterator[tuple[type, str]]:
         if last is None:
             continue
         owner = read(Place(f.place.root, steps[:last], ""), receiver)
-        if not isinstance(owner, type | ModuleType | FunctionType | MethodType | functools.partial):
+        if isinstance(owner, ModuleType):
+            yield owner, steps[last][1]
+        elif not isinstance(owner, type | FunctionType | MethodType | functools.partial):
             yield type(owner), steps[last][1]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import threading
+import types
 from collections import OrderedDict, namedtuple
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 
 import tenferro as tn
-from tenferro.tracer import contents
+from tenferro.tracer import captures, contents
 from tenferro.tracer.errors import MutationError, TraceError
 
 X = np.arange(1.0, 4.0)
@@ -539,6 +540,54 @@ def test_classes_are_as_before():
     with pytest.raises(ZeroDivisionError):
         tn.jit(lambda x: model.w * 2 + 1 // 0)(X)
     assert {c: dict(vars(c)) for c in before} == before
+
+
+class Constants:
+    table = np.ones(3)
+    rate = 2.0
+
+
+def reads_class(x):
+    return x * (Constants.table * 2) * Constants.rate
+
+
+def adds_class(x):
+    return x + Constants.table
+
+
+def test_arrays_and_numbers_in_a_class(monkeypatch):
+    monkeypatch.setattr(Constants, "table", np.ones(3))
+    monkeypatch.setattr(Constants, "rate", 2.0)
+    agree(
+        reads_class,
+        [lambda: Constants.table.__iadd__(1), lambda: setattr(Constants, "rate", 3.0)],
+        compiles=3,
+    )
+    agree(
+        adds_class,
+        [lambda: Constants.table.__iadd__(1), lambda: setattr(Constants, "table", np.arange(3.0))],
+        compiles=1,
+    )
+
+
+def test_large_array_in_a_class_is_refused(monkeypatch):
+    monkeypatch.setattr(captures, "MAX_COMPARED_BYTES", 16)
+    with pytest.raises(TraceError, match=r"Constants\.table: an array of 24 bytes in a class.* pass it as an argument"):
+        tn.jit(reads_class)(X)
+    np.testing.assert_array_equal(tn.jit(adds_class)(X), X + Constants.table)
+
+
+def test_arrays_and_numbers_in_a_module():
+    settings = types.ModuleType("settings_of_the_user")
+    vars(settings).update(w=np.ones(3), rate=2.0, rows=[np.ones(3)])
+
+    def f(x):
+        return x * (settings.w * 2) * settings.rate + settings.rows[0] * 3
+
+    changes = [lambda: settings.w.__iadd__(1), lambda: vars(settings).update(w=np.arange(3.0), rows=[np.zeros(3)])]
+    agree(f, changes, compiles=1)
+    agree(f, [lambda: vars(settings).update(rate=3.0)], compiles=2)
+    assert type(settings) is types.ModuleType
 
 
 # -- writes ------------------------------------------------------------------------------------------------------------
