@@ -50,8 +50,8 @@ def corners(dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
             return np.array(_float_corners(dtype), dtype)
         case _:
             part = np.dtype(f"f{dtype.itemsize // 2}")
-            info = np.finfo(part)
-            parts = [0.0, -0.0, 1.0, -2.5, np.nan, np.inf, -np.inf, float(info.smallest_subnormal), float(info.max)]
+            least, most = float(np.finfo(part).smallest_subnormal), float(np.finfo(part).max)
+            parts = [0.0, -0.0, 1.0, -2.5, np.nan, np.inf, -np.inf, least, most]
             return np.array([complex(re, im) for re, im in itertools.product(parts, parts)], dtype)
 
 
