@@ -85,6 +85,11 @@ class _Globals(dict[str, Any]):
         value = self.original[name]
         return self._substitution.give(value, lambda: Place((self.original, name), (), name))
 
+    def hold(self, name: str, value: Any) -> None:
+        """Give ``value`` to what reads the dict without ``__getitem__``."""
+        self._seen[name] = value
+        self[name] = value
+
     def flush(self, names: Sequence[str] | set[str]) -> None:
         """Carry assignments of these names into the module."""
         for name in names:
@@ -121,6 +126,7 @@ class Substitution:
         self._known: dict[int, FunctionType] = {}  # every function looked at, kept alive with its id
         self._stored: set[int] = set()  # ids of cells that one of them assigns
         self._functions: dict[int, FunctionType] = {}
+        self._copies: dict[int, tuple[FunctionType, FunctionType]] = {}  # id of a copy -> it and its original
         self._cells: dict[int, tuple[CellType, CellType]] = {}
         self._globals: dict[int, _Globals] = {}
         self._containers: dict[int, _Container] = {}
@@ -160,7 +166,11 @@ class Substitution:
 
     def _has(self, value: Any) -> bool:
         """Whether an array, or a function that reaches one, is or stands in the value."""
-        return any(is_array(p) or id(p) in self._needing for p in self._reached(value))
+        return any(is_array(p) or id(p) in self._needing for p in self._reached(value)) or self._has_keys(value)
+
+    def _has_keys(self, value: Any) -> bool:
+        """Whether functions that are copied are keys: a table of functions is asked for the copies."""
+        return isinstance(value, dict) and any(id(k) in self._needing for k in islice(value, MAX_PARTS))
 
     def _reached(self, value: Any) -> Iterator[Any]:
         for part in _parts(value):
@@ -191,6 +201,9 @@ class Substitution:
             made = copy.copy(value)
             if type(made) is not type(value) or len(made) != len(value):
                 return value
+            if self._has_keys(value):
+                given = [(self.give(k), v) for k, v in given]
+                made.clear()
             for k, v in given:
                 made[k] = v
         self._containers[id(value)] = _Container(value, made, given)
@@ -213,6 +226,11 @@ class Substitution:
             self._look_at([call])
             return MethodType(self._function(call), function) if id(call) in self._needing else function
         return function
+
+    def needing(self, functions: Sequence[Found]) -> list[Found]:
+        """Those of the functions that reach an array."""
+        self._look_at([f.value for f in functions])
+        return [f for f in functions if id(f.value) in self._needing]
 
     def _look_at(self, values: Sequence[Any]) -> None:
         """Follow the functions from these on, and find those that reach an array."""
@@ -265,6 +283,7 @@ class Substitution:
             function.__code__, self._module(function), function.__name__, function.__defaults__, closure or None
         )
         self._functions[id(function)] = made
+        self._copies[id(made)] = (made, function)
         made.__dict__ = function.__dict__
         made.__module__, made.__qualname__, made.__doc__ = function.__module__, function.__qualname__, function.__doc__
         for name, old, new in zip(function.__code__.co_freevars, function.__closure__ or (), closure, strict=True):
@@ -292,6 +311,11 @@ class Substitution:
         found = self._globals.get(id(function.__globals__))
         if found is None:
             found = self._globals[id(function.__globals__)] = _Globals(function.__globals__, self)
+        for name in names:
+            # A class body reads the dict itself.
+            value = function.__globals__.get(name)
+            if name not in stored and is_array(value):
+                found.hold(name, self.give(value, functools.partial(Place, (function.__globals__, name), (), name)))
         found.assigned |= stored & function.__globals__.keys() | (stored - set(function.__code__.co_freevars))
         return found
 
@@ -311,6 +335,8 @@ class Substitution:
         """The outside value that the traced function got this for."""
         if id(value) in self._given:
             return self._arrays[id(value)]
+        if id(value) in self._copies:
+            return self._copies[id(value)][1]
         return next((c.original for c in self._containers.values() if c.copy is value), value)
 
     def _end_list(self, container: _Container) -> None:
@@ -324,11 +350,13 @@ class Substitution:
     def _end_dict(self, container: _Container) -> None:
         now, original = container.copy, container.original
         first = dict(container.first)
-        for key in [k for k in original if k not in now]:
+        kept = {self._taken_back(k) for k in now}
+        for key in [k for k in original if k not in kept]:
             del original[key]
         for key, value in now.items():
-            if value is not first.get(key, _MISSING) and original.get(key, _MISSING) is not value:
-                original[key] = self._taken_back(value)
+            outside = self._taken_back(key)
+            if value is not first.get(key, _MISSING) and original.get(outside, _MISSING) is not value:
+                original[outside] = self._taken_back(value)
 
 
 def _contents(cell: CellType) -> Iterator[Any]:
@@ -352,11 +380,15 @@ def substitute(function: Callable[..., Any]) -> Callable[..., Any]:
     return function if running is None else running.function(function)
 
 
+def _is_own_attribute(f: Found, package: str) -> bool:
+    """Whether a function of the user's own package stands in an attribute."""
+    is_function = type(f.value) is FunctionType and any(kind == "attribute" for kind, _ in f.place.steps)
+    return is_function and _package(f.value.__module__) == package
+
+
 def _hooks(found: Sequence[Found], receiver: Any) -> Iterator[tuple[type | ModuleType, str]]:
-    """The class (or module) and name of every attribute through which an array is reached."""
+    """The class (or module) and name of every attribute through which these are reached."""
     for f in found:
-        if not is_array(f.value):
-            continue
         steps = f.place.steps
         last = max((k for k, (kind, _) in enumerate(steps) if kind == "attribute"), default=None)
         if last is None:
@@ -377,9 +409,12 @@ def substituted(
     for f in found:
         if is_array(f.value):
             trace.names.setdefault(id(f.value), f"captured array {f.place.text}")
+    package = _package(getattr(function, "__module__", None))
+    functions = [f for f in found if _is_own_attribute(f, package)]
+    reached = [f for f in found if is_array(f.value)] + substitution.needing(functions)
     token = _current.set(substitution)
     try:
-        with hooked(list(_hooks(found, receiver)), substitution.give):
+        with hooked(list(_hooks(reached, receiver)), substitution.give):
             yield substitution.function(function), substitution
     finally:
         _current.reset(token)

@@ -264,6 +264,34 @@ def test_helpers_of_the_module():
     agree(recursive, [add_ten, rebind], compiles=1)
 
 
+NAMES = {helper: 3}
+
+
+class Strategy:
+    def __init__(self):
+        self.function, self.functions = helper, {"a": helper}
+
+    def step(self, x):
+        return self.function(x)
+
+
+def class_body(x):
+    class Doubled:
+        w = W * 2
+
+    return x * Doubled.w
+
+
+def test_functions_as_keys_and_attributes():
+    agree(lambda x: helper(x) * NAMES.get(helper, -1), [add_ten, rebind], compiles=1)
+    agree(Strategy().step, [add_ten, rebind], compiles=1)
+    assert list(NAMES) == [helper]
+
+
+def test_class_body():
+    agree(class_body, [add_ten, rebind], compiles=1)
+
+
 def closures():
     weights = np.ones(3)
 
