@@ -62,13 +62,17 @@ LN2_SINGLE = (0.693147182464599609375, -1.904654299957767878541e-9)
 LN2_DOUBLE = (0.6931471805599453094172, 2.319046813846299558418e-17)
 
 
-def _reduce(b: Builder, x: Value, steps: int = 1) -> tuple[Value, Value]:
-    """(x - n ln(2)/steps, n + magic) for the nearest n, for x that is finite and not huge; steps is a power of two."""
-    form = format_of(x.dtype)
-    high, low = LN2_SINGLE if form is SINGLE else LN2_DOUBLE
-    magic = b.const(form.magic, x.dtype)
+def _steps(b: Builder, x: Value, steps: int) -> tuple[Value, Value]:
+    """(n, n + magic) for the n with n ln(2)/steps nearest to x, for x that is finite and not huge."""
+    magic = b.const(format_of(x.dtype).magic, x.dtype)
     shifted = b.fma(x, b.const(1.4426950408889634074 * steps, x.dtype), magic)
-    n = b.sub(shifted, magic)
+    return b.sub(shifted, magic), shifted
+
+
+def _reduce(b: Builder, x: Value, steps: int = 1) -> tuple[Value, Value]:
+    """(x - n ln(2)/steps, n + magic) for the nearest n; steps is a power of two."""
+    high, low = LN2_SINGLE if x.dtype == F32 else LN2_DOUBLE
+    n, shifted = _steps(b, x, steps)
     return b.fma(n, b.const(-low / steps, x.dtype), b.fma(n, b.const(-high / steps, x.dtype), x)), shifted
 
 
@@ -179,15 +183,14 @@ def _log_single(b: Builder, f: Value, n: Value) -> Value:
 
 
 def _log_double(b: Builder, f: Value, n: Value) -> Value:
-    """log(1+f) = f - (f**2/2 - s (f**2/2 + s**2 R)), s = f / (2+f): the small terms carry the rounding errors.
+    """log(1+f) = f - s (f - s**2 R), s = f / (2+f): what carries the rounding errors is a fifth of the result at most.
 
-    The arrangement is that of fdlibm's e_log.c (Sun Microsystems, 1993)."""
+    The arrangement is one of those in fdlibm's e_log.c (Sun Microsystems, 1993)."""
     s = b.div(f, b.add(f, b.const(2.0, f.dtype)))
     z = b.mul(s, s)
-    half = b.mul(b.mul(f, f), b.const(0.5, f.dtype))
-    inner = b.fma(horner(b, z, LOG_DOUBLE), z, half)
-    low = b.fma(s, inner, b.mul(n, b.const(LN2_DOUBLE[1], f.dtype)))
-    return b.fma(n, b.const(LN2_DOUBLE[0], f.dtype), b.sub(f, b.sub(half, low)))
+    inner = b.fma(b.neg(z), horner(b, z, LOG_DOUBLE), f)
+    low = b.fma(s, inner, b.mul(n, b.const(-LN2_DOUBLE[1], f.dtype)))
+    return b.fma(n, b.const(LN2_DOUBLE[0], f.dtype), b.sub(f, low))
 
 
 def _log_rare(b: Builder, x: Value) -> Value:
@@ -222,11 +225,17 @@ TANH_SINGLE = (
     -0.3333331897584219, 0.1333289226171358, -0.05392188800861238, 0.021634411313071242, -0.008207084287231206,
     0.0025272537139135478, -0.00043467264122173585,
 )  # fmt: skip
-# expm1(r) = r + r**2 q(r), |r| <= ln(2)/2: 2**-61.7
+# expm1(r) = r + r**2 q(r), |r| <= ln(2)/32: 2**-60.0
 EXPM1_DOUBLE = (
-    0.5, 0.16666666666666677, 0.041666666666666505, 0.008333333333321608, 0.0013888888888962875,
-    0.00019841269886207948, 2.480158717188642e-05, 2.755724410403134e-06, 2.755740290541049e-07,
-    2.510908147745988e-08, 2.087533886391433e-09,
+    0.5000000000000003, 0.1666666666666665, 0.041666666661893975, 0.00833333333416519, 0.0013889092473905738,
+    0.0001984129201342683,
+)  # fmt: skip
+# What the roots above lack, relative to them: exp(x) - 1 near 0 needs it.
+ROOTS_LACK = (
+    0.0, 8.189317638195515e-17, -2.7939114859515733e-17, 7.826573258636076e-17, 3.3484623336251524e-17,
+    3.750854201303127e-17, 1.9572585293112036e-17, 5.68648095791174e-17, -6.835808657661922e-17,
+    -2.3591094770850053e-17, 5.1548301170786783e-17, 1.5341410053603723e-17, 4.875160526227062e-17,
+    1.685487290628973e-17, 1.790126907604513e-17, -5.545065618639427e-17,
 )  # fmt: skip
 
 
@@ -258,11 +267,16 @@ def _power_of_shifted(b: Builder, shifted: Value) -> Value:
 
 
 def expm1_double(b: Builder, x: Value) -> tuple[Value, Value]:
-    """exp(x) - 1 and the rounding error of its last step, for float64 |x| up to about 44, where 2**n - 1 keeps its last
-    bit or does not matter."""
-    r, shifted = _reduce(b, x)
-    p = b.fma(horner(b, r, EXPM1_DOUBLE), b.mul(r, r), r)
-    scale = _power_of_shifted(b, shifted)
+    """exp(x) - 1 and the rounding error of its last step, for float64 x from 0 to about 44, where 2**(n/16) - 1 is
+    exact or what it lacks does not matter."""
+    steps, shifted = _steps(b, x, 16)
+    sixteenths = b.bitcast(shifted, I64)
+    scale = b.bitcast(_power_of_sixteenths(b, sixteenths), x.dtype)
+    lack = b.lookup(ROOTS_LACK, x.dtype, b.and_(sixteenths, b.const(15, I64)))
+    # r is exact where the result is small, so that p is rounded once there.
+    high, low = (b.const(-part / 16, x.dtype) for part in LN2_DOUBLE)
+    r = b.fma(steps, high, x)
+    p = b.add(r, b.fma(horner(b, r, EXPM1_DOUBLE), b.mul(r, r), b.fma(steps, low, lack)))
     base = b.sub(scale, b.const(1.0, x.dtype))
     result = b.fma(p, scale, base)
     return result, b.fma(p, scale, b.sub(base, result))

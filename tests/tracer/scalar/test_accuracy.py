@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tenferro.tracer import scalar
+from tenferro.tracer.scalar import exponential
 from tests.tracer.scalar.inputs import NAMES, complex_classes, complex_errors, exact, exact_complex, input_classes, ulps
 from tests.tracer.scalar.kernels import compiled, evaluated
 from tests.tracer.scalar.test_ops import assert_same, samples
@@ -84,6 +85,22 @@ def test_arguments_closest_to_a_multiple_of_half_pi(name: str) -> None:
     for x in (np.array([6381956970095103 * 2.0**797]), np.array([16367173 * 2.0**72], np.float32)):
         errors = ulps(compiled(function(name), [x.dtype])(x), *exact(name, x))
         assert errors.max() <= 1.0
+
+
+def test_sine_and_cosine_stay_within_one() -> None:
+    """Four million neighbouring angles at each of two peaks: without a bound some hundreds of results would pass 1."""
+    steps = np.arange(-(2**21), 2**21)
+    for name, peak in (("sin", np.pi / 2), ("sin", -np.pi / 2), ("cos", np.pi), ("cos", 2 * np.pi)):
+        x = (np.array(peak).view(np.int64) + steps).view(np.float64)
+        assert np.abs(compiled(function(name), [x.dtype])(x)).max() == 1.0
+    assert (compiled(scalar.cos, [x.dtype])(np.array([0.0, -0.0, 5e-324, -1e-300, 1e-20])) == 1.0).all()
+
+
+def test_roots_of_two() -> None:
+    with mpmath.workprec(200):
+        for j, (root, lack) in enumerate(zip(exponential.ROOTS, exponential.ROOTS_LACK, strict=True)):
+            true = mpmath.mpf(2) ** (mpmath.mpf(j) / 16)
+            assert (root, lack) == (float(true), float((true - root) / root))
 
 
 @pytest.mark.parametrize("name", ["exp", "log", "sin", "cos", "tanh"])
