@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tenferro.engines.engine import Engine, Executable, RunResult
-from tenferro.lowering.checks import bounds_error, report_division
+from tenferro.lowering.checks import bounds_error, empty_error, report_division
 from tenferro.lowering.exec_program import ExecProgram, Instruction, Slot, Source
 from tenferro.lowering.masks import lane_conditions
 from tenferro.lowering.plan import Plan
@@ -105,6 +105,8 @@ class ReferenceExecutable(Executable):
         match instruction.op.form:
             case Reduction(kind="sum" | "moments" as kind) if arrays[0].dtype.kind in "fc":
                 results = (_tree_reduce(arrays[0], kind, instruction.params),)
+            case Reduction(kind="max" | "min" | "argmax" | "argmin") if _has_empty_rows(arrays[0], params["axes"]):
+                raise empty_error(instruction)
             case Indexed(kind="gather"):
                 self._check_bounds(frame, instruction, arrays)
                 results = (instruction.op.reference(*arrays, **params),)
@@ -169,6 +171,11 @@ def evaluated(value: Any, env: dict[Leaf, int]) -> Any:
         except KeyError:
             return value
     return tuple(evaluated(v, env) for v in value) if isinstance(value, tuple) else value
+
+
+def _has_empty_rows(x: Array, axes: tuple[int, ...]) -> bool:
+    """Whether there are results, of no elements each."""
+    return not x.size and 0 not in reduced_shape(x.shape, axes, False)
 
 
 def _owned(array: Array, dtype: np.dtype[Any]) -> Array:

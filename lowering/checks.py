@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tenferro.lowering.exec_program import Instruction
-from tenferro.tracer.errors import BoundsError, DivisionError
+from tenferro.tracer.errors import BoundsError, DivisionError, ShapeError
 from tenferro.tracer.lines import SourceLine, at, user_line
 
 
@@ -23,6 +23,14 @@ def bounds_error(instruction: Instruction, value: int, size: int) -> BoundsError
     return BoundsError(
         f"{instruction.op.name}: indices contain {value}; axis {axis} has {size} elements, "
         f"so [{-size}, {size}) is needed{at(_line(instruction))}"
+    )
+
+
+def empty_error(instruction: Instruction) -> ShapeError:
+    """For a largest or smallest element of no elements, where the size was known only at run time."""
+    return ShapeError(
+        f"{instruction.op.name}: zero-size array to a reduction which has no identity; a size of at least 1 is "
+        f"needed{at(instruction.line)}"
     )
 
 

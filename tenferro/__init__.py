@@ -7,6 +7,7 @@ from tenferro.array import Array as Array, array as array, asarray as asarray, f
 from tenferro.jit import jit as jit
 from tenferro.threads import cpu_engines as cpu_engines, threads as threads
 from tenferro.tracer.errors import (
+    AxisError as AxisError,
     BoundsError as BoundsError,
     CheckError as CheckError,
     DivisionError as DivisionError,

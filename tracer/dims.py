@@ -237,6 +237,11 @@ def leaves(extent: Extent) -> frozenset[Leaf]:
     return frozenset(found)
 
 
+def is_runtime(extent: Extent) -> bool:
+    """Whether the size is known only when the program runs."""
+    return any(leaf.kind == "runtime" for leaf in leaves(extent))
+
+
 Environment: TypeAlias = Mapping[Leaf, int]
 
 

@@ -34,6 +34,10 @@ class BoundsError(TenferroError, IndexError):
     """An index is out of range, found while tracing or at run time."""
 
 
+class AxisError(ShapeError, BoundsError):
+    """An axis that the array does not have; a ValueError and an IndexError, as NumPy's AxisError is."""
+
+
 class DivisionError(TenferroError, FloatingPointError, ZeroDivisionError):
     """Integer division by zero under ``np.errstate(divide="raise")``."""
 

@@ -18,6 +18,7 @@ from tenferro.engines.cpu.params import BLOCK, BLOCKS, CELLS_POINTER, PART_POINT
 from tenferro.engines.cpu.phases import chunk_length, cost
 from tenferro.engines.cpu.rows import MAX_ROW_CHUNKS, PACKED_BLOCK, RowKernel
 from tenferro.engines.cpu.tiles import TILE_COLUMNS
+from tenferro.lowering.checks import empty_error
 from tenferro.lowering.region import Iota, Load, Reduce, Region, Valid
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ def add_region(binder: Binder, region: Region, prototype: Region) -> float:
     layout = lay.layout(region, slots, itemsizes, binder.env)
     if layout.outer_count == 0 or (layout.row_length == 0 and not region.row_axes):
         return 0.0
+    if layout.row_length == 0:
+        _refuse_empty(binder, region)
     columns = column_layout(region, layout)
     if columns is not None:
         return _add_columns(binder, region, prototype, columns)
@@ -74,6 +77,13 @@ def add_region(binder: Binder, region: Region, prototype: Region) -> float:
     grain = max(1, min(total, round(GRAIN_SECONDS / seconds)))
     _launch(binder, kernel, "row", layout, total, grain, words)
     return seconds * total
+
+
+def _refuse_empty(binder: Binder, region: Region) -> None:
+    """ShapeError for a largest or smallest element of none; only sizes of run time come here unchecked."""
+    for node in region.nodes:
+        if isinstance(node, Reduce) and node.kind not in ("sum", "moments"):
+            raise empty_error(binder.plan.program.instructions[node.operation])
 
 
 class _SlotItemSizes(dict[int, int]):

@@ -19,7 +19,7 @@ from tenferro.tracer.api.record import ApiFunction
 from tenferro.tracer.cells import Part, Reshaped, Stretched, Transposed
 from tenferro.tracer.dim import as_extent
 from tenferro.tracer.dims import Extent, floordiv, mul, product, sub
-from tenferro.tracer.errors import BoundsError, ShapeError, TraceError
+from tenferro.tracer.errors import AxisError, ShapeError, TraceError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.trace import Trace, running_trace
 from tenferro.tracer.traced import TracedArray, as_traced
@@ -29,7 +29,7 @@ def axis_of(axis: Any, rank: int, name: str) -> int:
     """The axis counted from the front."""
     index = int(axis.__index__())
     if not -rank <= index < rank:
-        raise BoundsError(f"{name}: axis {index} for rank {rank}; it must be in [{-rank}, {rank}){at(user_line())}")
+        raise AxisError(f"{name}: axis {index} for rank {rank}; it must be in [{-rank}, {rank}){at(user_line())}")
     return index % rank
 
 

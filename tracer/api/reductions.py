@@ -16,7 +16,7 @@ from tenferro.tracer.api.deliver import deliver, new
 from tenferro.tracer.api.layout import axes_of, axis_of, ravel
 from tenferro.tracer.api.promotion import aligned, as_bool, broadcast_shapes
 from tenferro.tracer.api.record import ApiFunction
-from tenferro.tracer.dims import Extent, maximum, product, sub
+from tenferro.tracer.dims import Extent, is_runtime, maximum, product, sub
 from tenferro.tracer.errors import DtypeError, ShapeError, TraceError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.op import Op
@@ -171,8 +171,9 @@ def std(
 
 
 def _require_elements(trace: Trace, name: str, shape: tuple[Extent, ...], axes: tuple[int, ...]) -> bool:
-    """Whether every result has something to be taken of; no result at all needs nothing. A guard in each case."""
-    if all(trace.guard("<", 0, shape[k]) for k in axes):
+    """Whether every result has something to be taken of; no result at all needs nothing. A guard in each case, except
+    that a size known only at run time is checked by the run."""
+    if all(is_runtime(shape[k]) or trace.guard("<", 0, shape[k]) for k in axes):
         return True
     if any(k not in axes and trace.guard("==", n, 0) for k, n in enumerate(shape)):
         return False
@@ -250,6 +251,12 @@ def _boolean(name: str, op: Op, empty: bool, a: Any, axis: Any, out: Any, keepdi
     array = as_traced(trace, a, name)
     value = _masked(trace, as_bool(trace, array.read()), where, empty, name)
     axes = axes_of(axis, len(value.type.shape), name)
+    if any(is_runtime(value.type.shape[k]) for k in axes):
+        # Counting needs no element: any is "some are True", all is "none is False".
+        counted = value if op is reductions.max_ else trace.emit1(p.invert, value)
+        count = trace.emit1(reductions.sum_, build.convert(trace, counted, INT64), axes=axes, keepdims=_flag(keepdims))
+        compare = p.not_equal if op is reductions.max_ else p.equal
+        return deliver(trace, name, trace.emit1(compare, count, build.literal(0, INT64)), out)
     if not all(trace.guard("<", 0, value.type.shape[k]) for k in axes):
         kept = reductions.reduced_shape(value.type.shape, axes, _flag(keepdims))
         return deliver(trace, name, build.broadcast(trace, build.literal(empty, BOOL), kept), out)
