@@ -14,7 +14,7 @@ from tenferro.tracer.cells import Cell
 from tenferro.tracer.dim import Dim
 from tenferro.tracer.dims import Extent
 from tenferro.tracer.errors import TenferroError, TraceError
-from tenferro.tracer.finish import finish
+from tenferro.tracer.finish import Renaming, finish, late_inputs
 from tenferro.tracer.program import Operand, SemanticProgram, Value
 from tenferro.tracer.trace import CURRENT, Trace, check_dtype, is_tenferro_array
 from tenferro.tracer.traced import TracedArray, captured
@@ -127,15 +127,18 @@ class _Outputs:
             if type(x) is TracedArray and x._cell.donated and x._cell.version:
                 writes.append((index, self._add(x)))
         trace = self._trace
-        first_late = len(trace.inputs)
-        program = finish(trace, self._operands, self._aliases)
-        held = tuple((first_late - 1 - v.id, array) for v, array in trace.captured.values())
+        first = len(trace.inputs)
+        sizes = [trace.canonical(x) for kind, x in out_leaves if kind == "size"]
+        late = late_inputs(trace, self._operands, sizes)
+        renaming = Renaming(trace, late)
+        program = finish(trace, self._operands, self._aliases, renaming)
+        held = tuple((first + late[-1 - v.id], array) for v, array in trace.captured.values() if -1 - v.id in late)
         return TraceResult(
             program,
             held,
-            tuple((first_late - 1 - v.id, array) for v, array in trace.constants),
+            tuple((first + late[-1 - v.id], array) for v, array in trace.constants if -1 - v.id in late),
             treedef,
-            tuple((kind, trace.canonical(x) if kind == "size" else x) for kind, x in out_leaves),  # type: ignore[misc]
+            tuple((kind, renaming.extent(x) if kind == "size" else x) for kind, x in out_leaves),  # type: ignore[misc]
             tuple(writes),
             any(s.tenferro for s in self._specs) or any(is_tenferro_array(a) for _, a in held),
         )

@@ -1,16 +1,18 @@
 """A finished trace in, a frozen SemanticProgram out.
 
-Ids become dense (inputs first), and every leaf that a guard equates with another or with a number is replaced by it, so
-that equal sizes are equal expressions. Guards keep the leaves as they were: they are what is checked at a call.
+Ids become dense (inputs first; captured arrays that nothing reads are dropped), and every leaf that a guard equates
+with another or with a number is replaced by it, so that equal sizes are equal expressions. Guards keep the leaves as
+they were: they are what is checked at a call.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from tenferro.tracer import build
-from tenferro.tracer.dims import DimExpr, Extent
+from tenferro.tracer.dims import DimExpr, Extent, Leaf, leaf, leaves, substitute
 from tenferro.tracer.program import (
     ArrayType,
     DimScalar,
@@ -19,18 +21,21 @@ from tenferro.tracer.program import (
     Params,
     ProgramInput,
     SemanticProgram,
+    ShapeGuard,
     Value,
 )
 from tenferro.tracer.trace import Trace
 
 
-class _Renaming:
+class Renaming:
     """Values and sizes of the trace as those of the program."""
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, late: dict[int, int]) -> None:
         self._trace = trace
         self._arguments = len(trace.inputs)
-        self._late = len(trace.late)
+        self._late = late
+        self.kept = [i for k, i in enumerate(trace.late) if k in late]
+        self._moved = any(old != new for old, new in late.items())
         self._values: dict[int, Value] = {}
         self._types: dict[int, tuple[ArrayType, ArrayType]] = {}
         self._extents: dict[DimExpr, Extent] = {}
@@ -38,16 +43,32 @@ class _Renaming:
 
     def id(self, old: int) -> int:
         if old < 0:
-            return self._arguments - 1 - old
-        return old if old < self._arguments else old + self._late
+            return self._arguments + self._late[-1 - old]
+        return old if old < self._arguments else old + len(self._late)
 
     def extent(self, extent: Extent) -> Extent:
         if isinstance(extent, int):
             return extent
         found = self._extents.get(extent)
         if found is None:
-            found = self._extents[extent] = self._trace.canonical(extent)
+            found = self._extents[extent] = self.moved(self._trace.canonical(extent))
         return found
+
+    def moved(self, extent: Extent) -> Extent:
+        """The extent with the leaves of captured arrays under their new numbers."""
+        return substitute(extent, self._leaf) if self._moved and not isinstance(extent, int) else extent
+
+    def _leaf(self, old: Leaf) -> Extent:
+        is_late = old.kind == "extent" and old.index >= self._arguments
+        index = self._arguments + self._late[old.index - self._arguments] if is_late else old.index
+        return leaf(old.kind, index, old.axis)
+
+    def guard(self, old: ShapeGuard) -> ShapeGuard:
+        return replace(old, lhs=self.moved(old.lhs), rhs=self.moved(old.rhs)) if self._moved else old
+
+    def alias(self, old: int) -> int:
+        late = -1 - old - self._arguments
+        return -1 - self._arguments - self._late[late] if late >= 0 else old
 
     def type(self, old: ArrayType) -> ArrayType:
         known = self._types.get(id(old))
@@ -98,10 +119,39 @@ def _mapped(value: Any, extent: Callable[[Extent], Extent]) -> Any:
     return tuple(_mapped(v, extent) for v in value) if isinstance(value, tuple) else value
 
 
-def finish(trace: Trace, outputs: list[Operand], aliases: list[int]) -> SemanticProgram:
+def late_inputs(trace: Trace, outputs: list[Operand], sizes: list[Extent]) -> dict[int, int]:
+    """The late inputs that the program reads, by their place in the trace, with their place in the program."""
+    read = {-1 - i.id for o in trace.operations for i in o.inputs if isinstance(i, Value) and i.id < 0}
+    read |= {-1 - o.id for o in outputs if isinstance(o, Value) and o.id < 0}
+    if len(read) < len(trace.late):
+        first = len(trace.inputs)
+        read |= {s.index - first for s in _leaves(trace, outputs, sizes) if s.kind == "extent" and s.index >= first}
+    return {old: new for new, old in enumerate(sorted(read))}
+
+
+def _leaves(trace: Trace, outputs: list[Operand], sizes: list[Extent]) -> set[Leaf]:
+    """Every leaf in types, parameters, guards and returned sizes."""
+    operands = [*outputs, *(i for o in trace.operations for i in o.inputs)]
+    found: list[Any] = [*sizes, *(x.expr for x in operands if isinstance(x, DimScalar))]
+    found += [n for x in operands for n in x.type.shape]
+    for operation in trace.operations:
+        found += [n for o in operation.outputs for n in o.type.shape]
+        found += operation.params.values()
+    found += [n for g in trace.guards for n in (g.lhs, g.rhs)]
+    # What the trace replaces by another leaf is read through that one.
+    extents = {trace.canonical(n) for x in found for n in _extents(x)} | {n for x in found for n in _extents(x)}
+    return {s for n in extents for s in leaves(n)}
+
+
+def _extents(value: Any) -> list[DimExpr]:
+    if isinstance(value, DimExpr):
+        return [value]
+    return [n for v in value for n in _extents(v)] if isinstance(value, tuple) else []
+
+
+def finish(trace: Trace, outputs: list[Operand], aliases: list[int], renaming: Renaming) -> SemanticProgram:
     """The program; ``outputs`` are operands of the trace."""
-    renaming = _Renaming(trace)
-    inputs = tuple(renaming.input(i) for i in (*trace.inputs, *trace.late))
+    inputs = tuple(renaming.input(i) for i in (*trace.inputs, *renaming.kept))
     if renaming.changes:
         operations = tuple([renaming.operation(o) for o in trace.operations])
     else:
@@ -111,6 +161,6 @@ def finish(trace: Trace, outputs: list[Operand], aliases: list[int]) -> Semantic
         inputs,
         operations,
         tuple(renaming.operand(o) for o in outputs),
-        tuple(aliases),
-        tuple(trace.guards),
+        tuple(renaming.alias(a) for a in aliases),
+        tuple(renaming.guard(g) for g in trace.guards),
     )

@@ -570,6 +570,21 @@ def test_classes_are_as_before():
     assert {c: dict(vars(c)) for c in before} == before
 
 
+def test_arrays_that_nothing_reads_are_no_inputs():
+    table = {name: np.full(k + 1, float(k)) for k, name in enumerate("abcdefgh")}
+
+    def f(x):
+        return x * (table["c"] * 2), table["f"][1:3], table["b"].shape[0], table["h"]
+
+    jitted = tn.jit(f)
+    out = jitted(X)
+    assert [i.kind for i in jitted.trace(X).inputs] == ["argument", *["captured"] * 4]
+    assert out[0].tolist() == [4, 8, 12] and out[1].tolist() == [5, 5] and out[2] == 2 and out[3] is table["h"]
+    assert np.shares_memory(out[1], table["f"])
+    table["b"], table["a"] = np.ones(9), np.ones((2, 2), np.int8)
+    assert jitted(X)[2] == 9 and jitted.cache_info().compiles == 1
+
+
 class Constants:
     table = np.ones(3)
     rate = 2.0
