@@ -289,8 +289,8 @@ def _tanh_double(b: Builder, x: Value) -> Value:
     near = b.select(b.lt(limit, size), limit, size)
     e, more = expm1_double(b, b.add(near, near))
     total = b.add(e, two)
-    part = b.sub(total, e)
-    lost = b.add(b.add(b.sub(e, b.sub(total, part)), b.sub(two, part)), more)
+    # total - 2 is exact: up to 2**54, where tanh has long been 1, 2 is a multiple of the last bit of total.
+    lost = b.add(b.sub(e, b.sub(total, two)), more)
     inverse = b.div(b.const(1.0, x.dtype), total)
     q = b.mul(e, inverse)
     rest = b.fma(b.neg(q), lost, b.add(b.fma(b.neg(q), total, e), more))
