@@ -56,7 +56,7 @@ def test_own_calls(call: Any) -> None:
 
 def test_calls_by_compiled_code_of_another_method() -> None:
     class Compiled:
-        draw = functools.partial(probe, 1)
+        draw = staticmethod(functools.partial(probe, 1))
 
     compiled = Compiled()
     found = compiled.draw()
