@@ -77,9 +77,7 @@ class Kernel:
         if found is None:
             kind = ColumnKernel if self.variant.schedule == "column" else RowKernel
             outline = level == FAST or not is_small(self.region)
-            module = ModuleText(
-                share=f"{self.target.cpu} {self.target.features}", has_permutes=self.target.has_permutes
-            )
+            module = ModuleText(share=f"{self.target.cpu} {self.target.features}", permutes=self.target.permutes)
             found = self.writers[level] = kind(self.region, self.variant, self.axis_loops, outline, module)
         return found
 

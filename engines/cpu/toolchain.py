@@ -23,6 +23,7 @@ from typing import Any
 
 from tenferro.engines.cpu.object_cache import ObjectCache, default_directory, entry_key
 from tenferro.engines.cpu.object_symbols import undefined_symbols
+from tenferro.engines.cpu.permute import Permutes
 from tenferro.tracer.config import config
 from tenferro.tracer.errors import LoweringError
 
@@ -52,9 +53,12 @@ class Target:
     has_native_masked_ops: bool
 
     @property
-    def has_permutes(self) -> bool:
-        """Whether one instruction looks up eight 8-byte values in a table of sixteen."""
-        return self.vector_bits == 512 and "+avx512f" in self.features.split(",")
+    def permutes(self) -> Permutes:
+        """The instructions for tables in registers."""
+        found = self.features.split(",")
+        if self.vector_bits == 512 and "+avx512f" in found:
+            return "avx512"
+        return "avx2" if "+avx2" in found else "none"
 
 
 @contextmanager

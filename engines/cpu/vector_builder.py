@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from tenferro.engines.cpu.permute import Permutes, fits, permuted
 from tenferro.tracer.op import Op, Pointwise
-from tenferro.tracer.scalar.builder import BOOL, F16, F64, Builder, CallSize, Complex, Dtype, Values
+from tenferro.tracer.scalar.builder import BOOL, F16, F64, I64, Builder, CallSize, Complex, Dtype, Values
 
 # Tells block placement that a rare path is rare. The number keeps clear of the metadata of whoever writes the module.
 RARE = "!prof !9001"
@@ -68,7 +69,7 @@ class ModuleText:
     ``share`` names the machine that the module is for. Then expansions that are functions of their own are not written
     into the module but into modules of their own, one per expansion, dtypes and lanes; ``shared`` says which symbols
     the module needs, and the text that defines each. Without it they are internal functions of the module.
-    ``has_permutes``: the machine looks up eight values in a table of sixteen by one instruction (AVX-512)."""
+    ``permutes``: the instructions that the machine has for small tables."""
 
     share: str | None = None
     shared: dict[str, str] = field(default_factory=dict)
@@ -77,7 +78,7 @@ class ModuleText:
     table_lines: list[str] = field(default_factory=list)
     outlined: dict[tuple[Any, ...], tuple[str, Any]] = field(default_factory=dict)
     functions: list[str] = field(default_factory=list)
-    has_permutes: bool = False
+    permutes: Permutes = "none"
 
     def declare(self, line: str) -> None:
         """Adds ``declare …`` once."""
@@ -110,7 +111,7 @@ class Shared:
     text: str
 
 
-_SHARED: dict[tuple[str, tuple[str, ...], int, bool], Shared] = {}
+_SHARED: dict[tuple[str, tuple[str, ...], int, Permutes], Shared] = {}
 
 
 class VectorBuilder(Builder):
@@ -281,9 +282,8 @@ class VectorBuilder(Builder):
         return Vec(x.text, dtype) if source == target else self.emit(f"bitcast {source} {x.text} to {target}", dtype)
 
     def lookup(self, table: tuple[float, ...], dtype: Dtype, index: Vec) -> Vec:
-        fits = len(table) <= 16 and dtype.itemsize == index.dtype.itemsize == 8 and self.lanes % 8 == 0
-        if fits and self.module.has_permutes:
-            return self._permute(table, dtype, index)
+        if self.module.permutes != "none" and fits(table, dtype, index.dtype, self.lanes):
+            return self.bitcast(Vec(permuted(self, self.module.permutes, table, dtype, index.text), I64), dtype)
         name, element, kind = self.module.table(table, dtype), scalar_type(dtype), self.type_of(dtype)
         place = self.emit(f"getelementptr {element}, ptr {name}, {self.type_of(index.dtype)} {index.text}", dtype)
         if self.lanes == 1:
@@ -293,34 +293,6 @@ class VectorBuilder(Builder):
         align = f"align {dtype.itemsize}"
         operands = f"<{n} x ptr> {align} {place.text}, <{n} x i1> splat (i1 true), {kind} zeroinitializer"
         return self.emit(f"call {kind} {full}({operands})", dtype)
-
-    def _permute(self, table: tuple[float, ...], dtype: Dtype, index: Vec) -> Vec:
-        """A table of up to sixteen 8-byte values in two registers: one instruction for eight lanes."""
-        element, letter = scalar_type(dtype), "pd" if dtype.kind == "f" else "q"
-        full = f"@llvm.x86.avx512.vpermi2var.{letter}.512"
-        self.module.declare(f"declare <8 x {element}> {full}(<8 x {element}>, <8 x i64>, <8 x {element}>)")
-        items = [f"{element} {constant_text(v, dtype)}" for v in (*table, *table[:1] * (16 - len(table)))]
-        low, high = (f"<8 x {element}> <{', '.join(items[i : i + 8])}>" for i in (0, 8))
-        parts = []
-        for first in range(0, self.lanes, 8):
-            chosen = self._lanes(index.text, "i64", self.lanes, range(first, first + 8))
-            parts.append(self.emit(f"call <8 x {element}> {full}({low}, <8 x i64> {chosen}, {high})", dtype).text)
-        width = 8
-        while len(parts) > 1:
-            both = zip(parts[::2], parts[1::2], strict=True)
-            parts = [self._joined(x, y, element, width, dtype) for x, y in both]
-            width *= 2
-        return Vec(parts[0], dtype)
-
-    def _lanes(self, text: str, element: str, width: int, lanes: range) -> str:
-        if len(lanes) == width:
-            return text
-        kind, mask = f"<{width} x {element}>", ", ".join(f"i32 {i}" for i in lanes)
-        return self.emit(f"shufflevector {kind} {text}, {kind} poison, <{len(lanes)} x i32> <{mask}>", BOOL).text
-
-    def _joined(self, x: str, y: str, element: str, width: int, dtype: Dtype) -> str:
-        kind, mask = f"<{width} x {element}>", ", ".join(f"i32 {i}" for i in range(2 * width))
-        return self.emit(f"shufflevector {kind} {x}, {kind} {y}, <{2 * width} x i32> <{mask}>", dtype).text
 
     def _any(self, condition: Vec) -> str:
         if self.lanes == 1:
@@ -389,10 +361,10 @@ class VectorBuilder(Builder):
         self, name: str, function: Callable[..., Values], args: Sequence[Vec], size: CallSize
     ) -> tuple[str, Values]:
         """Declare an expansion that lives in a module of its own; the text is made once in the process."""
-        key = (name, tuple(a.dtype.str for a in args), self.lanes, self.module.has_permutes)
+        key = (name, tuple(a.dtype.str for a in args), self.lanes, self.module.permutes)
         found = _SHARED.get(key)
         if found is None:
-            own = ModuleText(has_permutes=self.module.has_permutes)
+            own = ModuleText(permutes=self.module.permutes)
             symbol, result = VectorBuilder(own, self.lanes)._outline(name, function, args, size, linkage="")
             found = _SHARED[key] = Shared(symbol, result, own.text([]))
         # The name tells machines and versions apart: symbols are the process's, whoever compiled them.

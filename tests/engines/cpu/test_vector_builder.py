@@ -103,10 +103,12 @@ def test_convert(source: str, target: str, lanes: int) -> None:
 
 @pytest.mark.parametrize("lanes", [1, 8, 32])
 @pytest.mark.parametrize("index", [I32, I64])
+@pytest.mark.parametrize("size", [6, 16, 17])
 @pytest.mark.parametrize("dtype", [F32, F64, U64, I32])
-def test_lookup(dtype: np.dtype[Any], index: np.dtype[Any], lanes: int) -> None:
-    table = (1, 5, 2**31 - 1, 7, 0, 9)
-    i = np.array([5, 0, 1, 2, 3, 4, 5, 5, 2], index)
+def test_lookup(dtype: np.dtype[Any], size: int, index: np.dtype[Any], lanes: int) -> None:
+    """Up to sixteen 8-byte values are permuted in registers where the machine can."""
+    table = (1, 5, 2**31 - 1, 7, 0, 9, *range(100, 111))[:size]
+    i = np.random.default_rng(0).permutation(np.resize(np.arange(size), 70)).astype(index)
     got = compiled(lambda b, v: b.lookup(table, dtype, v), [index], lanes, 0)(i)
     assert_same(got, np.array(table, dtype)[i], (i,))
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tenferro.engines.cpu.permute import Permutes
 from tenferro.engines.cpu.toolchain import Library, Target, compile_text, host_target
 from tenferro.engines.cpu.vector_builder import ModuleText, Vec, VectorBuilder, scalar_type
 from tenferro.engines.numpy_builder import NumpyBuilder
@@ -85,15 +86,15 @@ def compiled(
     target: Target | None = None,
 ) -> Compiled:
     target = target or host_target()
-    text, result = kernel_text(function, dtypes, lanes, outline, target.has_permutes)
+    text, result = kernel_text(function, dtypes, lanes, outline, target.permutes)
     return Compiled(compile_text(text, level, target), text, lanes, result)
 
 
 def kernel_text(
-    function: Function, dtypes: Sequence[Dtype], lanes: int, outline: bool = False, has_permutes: bool = False
+    function: Function, dtypes: Sequence[Dtype], lanes: int, outline: bool = False, permutes: Permutes = "none"
 ) -> tuple[str, Dtype]:
     """``kernel(n, inputs…, outputs…)`` for n a positive multiple of ``lanes``, and the dtype of its result."""
-    module = ModuleText(has_permutes=has_permutes)
+    module = ModuleText(permutes=permutes)
     b = VectorBuilder(module, lanes, outline)
     b.start("loop")
     flat = [d for dtype in dtypes for d in part_dtypes(dtype)]
