@@ -1,0 +1,24 @@
+"""A function and changes of what it reads from outside in; jitted and plain calls are compared after each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+import tenferro as tn
+
+X = np.arange(1.0, 4.0)
+
+
+def agree(
+    function: Callable[..., Any], changes: Sequence[Callable[[], object]], compiles: int | None = None
+) -> None:  # fmt: skip
+    """Jitted and plain calls give the same numbers, before and after each change."""
+    jitted = tn.jit(function)
+    for step, change in enumerate((lambda: None, *changes)):
+        change()
+        np.testing.assert_allclose(jitted(X), function(X), rtol=1e-13, err_msg=f"change {step}")
+    if compiles is not None:
+        assert jitted.cache_info().compiles == compiles, jitted.explain()
