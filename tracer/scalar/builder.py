@@ -130,8 +130,8 @@ class Builder(Protocol):
         ...
 
     def lookup(self, table: tuple[float, ...], dtype: Dtype, index: Value) -> Value:
-        """``table[index]``, constants of ``dtype``; the int32 or int64 ``index`` lies in range. Engines may hold a table
-        of up to sixteen 8-byte constants in registers."""
+        """``table[index]``, constants of ``dtype``; the int32 or int64 ``index`` lies in range. Engines may hold
+        up to sixteen 8-byte constants in registers."""
         ...
 
     def if_any(self, condition: Value, slow: Callable[[], Values], fast: Callable[[], Values]) -> Values:

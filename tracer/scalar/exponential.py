@@ -289,7 +289,7 @@ def _tanh_double(b: Builder, x: Value) -> Value:
     near = b.select(b.lt(limit, size), limit, size)
     e, more = expm1_double(b, b.add(near, near))
     total = b.add(e, two)
-    # total - 2 is exact: up to 2**54, where tanh has long been 1, 2 is a multiple of the last bit of total.
+    # total - 2 is exact up to 2**54, where tanh is within an ulp of 1: 2 is a multiple of the last bit of total.
     lost = b.add(b.sub(e, b.sub(total, two)), more)
     inverse = b.div(b.const(1.0, x.dtype), total)
     q = b.mul(e, inverse)
