@@ -78,7 +78,7 @@ def target(bits: int) -> Target:
     host = host_target()
     if host.vector_bits <= bits:
         return host
-    return replace(host, features=host.features + WITHOUT[bits], vector_bits=bits, has_native_masked_ops=False)
+    return replace(host, features=host.features + WITHOUT[bits], vector_bits=bits)
 
 
 class Way(Executable):

@@ -16,7 +16,7 @@ from tenferro.tracer.errors import TenferroError
 SHOW_STAGES = ("program", "exec", "regions", "kernel", "llvm", "asm")
 ENGINES = ("cpu", "reference")
 TIERS = ("auto", "0", "2")
-VECTOR_BITS = (0, 128, 256, 512)
+VECTOR_BITS = (0, 256, 512)
 
 
 class ConfigError(TenferroError, ValueError):
@@ -55,7 +55,7 @@ def _read_stages(name: str, text: str) -> frozenset[str]:
 
 def _read_vector_bits(name: str, text: str) -> int:
     if text not in map(str, VECTOR_BITS):
-        raise _refuse(name, text, "0 (the machine's own), 128, 256 or 512")
+        raise _refuse(name, text, "0 (the machine's own), 256 or 512")
     return int(text)
 
 
@@ -94,7 +94,7 @@ class Config:
     check: the checker runs after every pass.
     engine: the default engine.
     tier: code generation level: ``auto`` starts at 0 and goes to 2 where it pays.
-    vector_bits: width of vectors in kernels, 0 for the machine's own.
+    vector_bits: 256 keeps kernels off AVX-512 registers; 0 and 512 take what the machine has. Never changes bits of results.
     pool_bytes: bytes of dead buffers kept for reuse; memory_limit: bytes of live ones.
     """
 

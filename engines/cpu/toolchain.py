@@ -43,22 +43,19 @@ _machines: dict[tuple[int, Target], Any] = {}
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What code is generated for: LLVM's CPU name and feature string, the width of vectors that kernels use, and
-    whether masked loads and stores are instructions (elsewhere they are loops: 9 to 36 times slower for bytes on
-    AVX2)."""
+    """What code is generated for: LLVM's CPU name and feature string, and the width of its widest registers."""
 
     cpu: str
     features: str
     vector_bits: int
-    has_native_masked_ops: bool
 
     @property
     def permutes(self) -> Permutes:
         """The instructions for tables in registers."""
-        found = self.features.split(",")
-        if self.vector_bits == 512 and "+avx512f" in found:
+        on = {name[1:]: name[0] == "+" for name in self.features.split(",")}  # the last word on a feature counts
+        if self.vector_bits == 512 and on.get("avx512f"):
             return "avx512"
-        return "avx2" if "+avx2" in found else "none"
+        return "avx2" if on.get("avx2") else "none"
 
 
 @contextmanager
@@ -89,14 +86,12 @@ def host_target() -> Target:
         found = llvm.get_host_cpu_features()
     features = found.flatten()
     enabled = {name for name, is_on in found.items() if is_on}
-    if enabled >= _AVX512:
-        native, masked = 512, True
-    else:
-        native, masked = (256 if "avx2" in enabled else 128), False
+    bits = 512 if enabled >= _AVX512 else 256 if "avx2" in enabled else 128
     if platform.machine().lower() in ("x86_64", "amd64"):
         features += ",-prefer-256-bit"
-    bits = min(config().vector_bits or native, native)
-    return Target(cpu, features, bits, masked)
+    if bits == 512 and config().vector_bits == 256:
+        bits, features = 256, features + ",-avx512f"
+    return Target(cpu, features, bits)
 
 
 @cache

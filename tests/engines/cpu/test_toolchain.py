@@ -1,5 +1,6 @@
 import ctypes
 import gc
+import os
 import subprocess
 import sys
 import weakref
@@ -61,7 +62,7 @@ def test_the_second_compile_comes_from_the_disk(fresh_cache):
 def test_what_changes_code_changes_the_key(fresh_cache):
     host = host_target()
     narrow = Target(
-        host.cpu, host.features + ",-avx512f" if "+avx512f" in host.features else host.features + ",", 256, False
+        host.cpu, host.features + ",-avx512f" if "+avx512f" in host.features else host.features + ",", 256
     )
     assert not compile_text(TEXT, 0).from_cache
     assert not compile_text(TEXT, 2).from_cache
@@ -216,3 +217,21 @@ def test_children_forked_during_a_compile_compile():
         env={"PATH": "", "TENFERRO_CACHE": "0"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr.decode()
+
+
+def test_narrow_registers_are_a_setting(tmp_path) -> None:
+    """Without AVX-512 registers the text of a kernel has none, and its results have the same bits."""
+    script = """
+import numpy as np, tenferro as tn
+f = tn.jit(lambda x: np.tanh(x).sum(axis=1))
+x = np.linspace(-3, 3, 3000, dtype="f4").reshape(3, 1000)
+print(f(x).tobytes().hex(), "zmm" in f.lower(x).as_text("asm"))
+"""
+    found = {}
+    for bits in ("0", "256"):
+        environment = os.environ | {"TENFERRO_VECTOR_BITS": bits, "TENFERRO_CACHE_DIR": str(tmp_path)}
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=True)
+        found[bits] = done.stdout.split()
+    assert found["0"][0] == found["256"][0]
+    assert found["256"][1] == "False"
+    assert found["0"][1] == str(host_target().vector_bits == 512)

@@ -73,7 +73,7 @@ def narrower_targets() -> list[Target]:
     features = "+avx2,+fma,+f16c,+bmi,+bmi2,+popcnt,+lzcnt,+movbe"
     host = host_target()
     wide = host.features.replace(",-prefer-256-bit", ",+prefer-256-bit")
-    return [Target("x86-64-v3", features, 256, False), Target(host.cpu, wide, 256, host.has_native_masked_ops)]
+    return [Target("x86-64-v3", features, 256), Target(host.cpu, wide, 256)]
 
 
 @pytest.mark.parametrize("target", narrower_targets(), ids=lambda t: t.cpu)
