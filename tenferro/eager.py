@@ -241,5 +241,3 @@ def function_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: d
 
 def _copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
     np.copyto(_data(dst), _converted(src, dst.dtype), casting=casting, where=_data(where))
-
-

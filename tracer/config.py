@@ -94,7 +94,7 @@ class Config:
     check: the checker runs after every pass.
     engine: the default engine.
     tier: code generation level: ``auto`` starts at 0 and goes to 2 where it pays.
-    vector_bits: 256 keeps kernels off AVX-512 registers; 0 and 512 take what the machine has. Never changes bits of results.
+    vector_bits: 256 keeps kernels off AVX-512 registers; 0 and 512 take what the machine has. Results keep their bits.
     pool_bytes: bytes of dead buffers kept for reuse; memory_limit: bytes of live ones.
     """
 

@@ -207,5 +207,3 @@ class Runtime:
 
     def __repr__(self) -> str:
         return f"<Runtime {self.id}, epoch {self.epoch}: {', '.join(e.id for e in self.engines())}>"
-
-

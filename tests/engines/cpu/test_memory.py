@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from numpy._core import multiarray
 
 from tenferro.engines.cpu import memory, toolchain
 from tenferro.tracer.errors import DtypeError, MemoryLimitError, ShapeError
@@ -155,11 +156,11 @@ def test_copies_and_pickles_are_plain():
 
 
 def test_the_handler_is_set_on_the_array_alone():
-    assert np._core.multiarray.get_handler_name() == "default_allocator"
+    assert multiarray.get_handler_name() == "default_allocator"
     array = memory.empty((3,), "f8")
-    assert np._core.multiarray.get_handler_name(array) == "tenferro"
-    assert np._core.multiarray.get_handler_name() == "default_allocator"
-    assert np._core.multiarray.get_handler_name(np.empty(3)) == "default_allocator"
+    assert multiarray.get_handler_name(array) == "tenferro"
+    assert multiarray.get_handler_name() == "default_allocator"
+    assert multiarray.get_handler_name(np.empty(3)) == "default_allocator"
 
 
 def test_weak_references_and_buffers_work():

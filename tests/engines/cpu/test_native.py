@@ -10,11 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from tenferro.engines.cpu import memory, native, threads, toolchain
+from tenferro.engines.cpu import memory, native, native_entry, threads, toolchain
 from tenferro.engines.cpu.native_language import Foreign, Global, NativeSyntaxError, translate
 from tenferro.engines.cpu.native_prelude import FLOAT_CONTROL, IS_ARM
 from tenferro.engines.cpu.toolchain import compile_text
-from tenferro.tracer.errors import MemoryLimitError
+from tenferro.tracer.errors import LoweringError, MemoryLimitError
 
 if not toolchain.supported():
     pytest.skip("this machine is served by the reference engine", allow_module_level=True)
@@ -154,7 +154,7 @@ def test_one_block_from_many_threads_at_once(kernels):
         threads.count()
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(run, range(8)))
-    assert block.buffer[native.native_entry.LATCH] == native.CLEAN
+    assert block.buffer[native_entry.LATCH] == native.CLEAN
 
 
 def test_arguments_are_checked(kernels):
@@ -401,8 +401,8 @@ def test_one_inline_launch_is_cheap(kernels):
 
 def test_the_layout_check_reads_real_arrays(monkeypatch):
     native.check_layout()
-    monkeypatch.setattr(native.native_entry, "DATA_AT", native.native_entry.DATA_AT + 8)
-    with pytest.raises(native.LoweringError, match="the ndarray's data"):
+    monkeypatch.setattr(native_entry, "DATA_AT", native_entry.DATA_AT + 8)
+    with pytest.raises(LoweringError, match="the ndarray's data"):
         native.check_layout()
 
 

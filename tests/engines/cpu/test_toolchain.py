@@ -61,9 +61,7 @@ def test_the_second_compile_comes_from_the_disk(fresh_cache):
 
 def test_what_changes_code_changes_the_key(fresh_cache):
     host = host_target()
-    narrow = Target(
-        host.cpu, host.features + ",-avx512f" if "+avx512f" in host.features else host.features + ",", 256
-    )
+    narrow = Target(host.cpu, host.features + ",-avx512f" if "+avx512f" in host.features else host.features + ",", 256)
     assert not compile_text(TEXT, 0).from_cache
     assert not compile_text(TEXT, 2).from_cache
     assert not compile_text(TEXT, 0, narrow).from_cache
@@ -99,7 +97,7 @@ def test_symbols_passed_by_address_are_allowed():
       %y = call i64 @strlen(ptr %p)
       ret i64 %y
     }"""
-    library = compile_text(text, 0, symbols={"strlen": strlen})
+    library = compile_text(text, 0, symbols={"strlen": int(strlen or 0)})
     word = ctypes.create_string_buffer(b"tenferro")
     assert call(library, "f", ctypes.addressof(word)) == 8
 
@@ -230,7 +228,8 @@ print(f(x).tobytes().hex(), "zmm" in f.lower(x).as_text("asm"))
     found = {}
     for bits in ("0", "256"):
         environment = os.environ | {"TENFERRO_VECTOR_BITS": bits, "TENFERRO_CACHE_DIR": str(tmp_path)}
-        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=True)
+        command = [sys.executable, "-c", script]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
         found[bits] = done.stdout.split()
     assert found["0"][0] == found["256"][0]
     assert found["256"][1] == "False"
