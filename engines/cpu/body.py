@@ -58,12 +58,15 @@ class CodeBuilder(VectorBuilder):
 @dataclass
 class Position:
     """Where the vector stands. ``scalars[j]`` is the index of outer loop j; ``row`` gives row loop j's index per lane;
-    ``active`` the mask of lanes below the end (None: all); ``number`` the logical index of lane 0 in the region."""
+    ``active`` the mask of lanes below the end (None: all); ``number`` the logical index of lane 0 in the region.
+
+    ``first`` is for accesses that are neighbours along the row."""
 
     scalars: Sequence[str]
     row: Callable[[int], str]
     active: str | None
     number: str
+    first: str = "0"  # row index of lane 0, for a row of one loop
 
 
 @dataclass
@@ -181,14 +184,39 @@ class Body:
         return Vec(self._affine(node.axis, self.word("i", k, "offset"), self.word("i", k, "step"), at), INT64)
 
     def _mask(self, k: int, windows: Sequence[Window], at: Position) -> str:
-        """True in lanes whose every window has its element: one unsigned comparison per window."""
-        kind, mask = elements.vector(self.lanes, "i64"), ""
+        """True in lanes whose every window has its element."""
+        code, lanes, scalar, mask = self.code, self.lanes, "", ""
         for w, window in enumerate(windows):
-            index = self._affine(window.axis, self.word("w", k, w, "offset"), self.word("w", k, w, "step"), at)
-            size = elements.splat_text(self.code, self.word("w", k, w, "size"), self.lanes, "i64")
-            inside = self.code.emit(f"icmp ult {kind} {index}, {size}")
+            offset, size = self.word("w", k, w, "offset"), self.word("w", k, w, "size")
+            index, is_scalar = self.coordinate(window.axis, at)
+            if is_scalar:
+                place = code.add(offset, code.mul(self.word("w", k, w, "step"), index))
+                inside = code.compare("ult", place, size)
+                scalar = code.emit(f"and i1 {scalar}, {inside}") if scalar else inside
+                continue
+            inside = self._row_mask(k, w, window, offset, size, at)
             mask = self._and(mask, inside) if mask else inside
+        if scalar:
+            everywhere = elements.splat_text(code, scalar, lanes, "i1")
+            mask = self._and(mask, everywhere) if mask else everywhere
         return mask
+
+    def _row_mask(self, k: int, w: int, window: Window, offset: str, size: str, at: Position) -> str:
+        """One window along the row. With step 1 the lanes from ``-start`` to below ``size - start`` are inside, which
+        takes two comparisons of 32-bit lane numbers; else an unsigned one of 64-bit indices."""
+        code, lanes = self.code, self.lanes
+        if window.step == 1 and lanes > 1 and self.variant.row_rank == 1:
+            start = code.add(offset, at.first)
+            past = code.sub(size, start)
+            below = elements.lanes_below(code, self._at_least_0(past), lanes)
+            before = elements.lanes_below(code, self._at_least_0(code.sub("0", start)), lanes)
+            return self._and(below, code.emit(f"xor <{lanes} x i1> {before}, splat (i1 true)"))
+        kind = elements.vector(lanes, "i64")
+        index = self._affine(window.axis, offset, self.word("w", k, w, "step"), at)
+        return code.emit(f"icmp ult {kind} {index}, {elements.splat_text(code, size, lanes, 'i64')}")
+
+    def _at_least_0(self, x: str) -> str:
+        return self.code.emit(f"select i1 {self.code.compare('sgt', x, 0)}, i64 {x}, i64 0")
 
     def _row_offsets(self, k: int, at: Position) -> str:
         """Byte offsets per lane from the row's first element along the row loops."""
@@ -208,6 +236,8 @@ class Body:
         mask = self._mask(k, node.windows, at)
         if at.active is not None:
             mask = self._and(mask, at.active)
+        if self.lanes > 1 and self.variant.kinds[self._access(k)] == "windowed":
+            return self._neighbours(base, mask, node.dtype, at)
         return self._fetch(base, self._row_offsets(k, at), mask, node.dtype)
 
     def _fetch(self, base: str, offsets: str, mask: str, dtype: np.dtype[Any]) -> Value:
@@ -219,8 +249,30 @@ class Body:
         place = self.code.emit(f"select i1 {mask}, ptr {self.code.at(base, offsets)}, ptr {zero}")
         return elements.load(self.code, place, 1, dtype)
 
+    def _neighbours(self, base: str, mask: str, dtype: np.dtype[Any], at: Position) -> Value:
+        """Neighbours along the row whose first element is at ``base``."""
+        place = self.code.at(base, self.code.mul(at.first, dtype.itemsize))
+        return elements.masked_load(self.code, self.builder, place, mask, self.lanes, dtype)
+
+    def _gather_row(self, k: int, node: Gather, index: Value, base: str, at: Position) -> Value:
+        """One index for all lanes: a row of the array, read where the index is in range."""
+        code, lanes = self.code, self.lanes
+        one = code.emit(f"extractelement <{lanes} x i64> {index.text}, i64 0")
+        extent = self.word("g", k, "extent")
+        wrapped = code.emit(f"select i1 {code.compare('slt', one, 0)}, i64 {code.add(one, extent)}, i64 {one}")
+        inside = code.compare("ult", wrapped, extent)
+        outside = elements.splat_text(code, code.emit(f"xor i1 {inside}, true"), lanes, "i1")
+        self._record(outside, at, node.operation, warning=False)
+        mask = elements.splat_text(code, inside, lanes, "i1")
+        if at.active is not None:
+            mask = self._and(mask, at.active)
+        row = code.at(base, code.mul(wrapped, self.word("g", k, "stride")))
+        return self._neighbours(row, mask, node.dtype, at)
+
     def _gather(self, k: int, node: Gather, index: Value, base: str, at: Position) -> Value:
         code, lanes = self.code, self.lanes
+        if lanes > 1 and self.variant.kinds[self._access(k)] == "gathered":
+            return self._gather_row(k, node, index, base, at)
         kind = elements.vector(lanes, "i64")
         extent = elements.splat_text(code, self.word("g", k, "extent"), lanes, "i64")
         negative = code.emit(f"icmp slt {kind} {index.text}, {'0' if lanes == 1 else 'zeroinitializer'}")

@@ -2,7 +2,7 @@
 
 A run looks up the plan bound to its inputs' layouts (``binding``) and carries out its actions: enter native code once
 per block, which makes its outputs in the pool, call NumPy at seams. Kernels start at code generation level 0 and are
-compiled again at level 2 when they have run for about 20 times their compile time.
+compiled again at level 2 when they have run for about five times their compile time.
 """
 
 from __future__ import annotations
@@ -33,8 +33,10 @@ Array = np.ndarray[Any, Any]
 
 BOUND_PLANS = 256
 """Layouts kept per program; the least recently used one goes."""
-TIER_FACTOR = 20
-"""Compile times of run time after which a kernel is compiled again for speed."""
+TIER_FACTOR = 5
+"""Compile times of run time after which a kernel is compiled again for speed. Level 2 takes two to four times as
+long to compile and level 0 up to three times as long to run, so that waiting longer costs a script more than it
+saves."""
 GOOD_AT_ONCE_SECONDS = 20e-3
 """Estimated seconds of one run from which on level 2 comes first: it pays back within two calls."""
 UNKNOWN_TAILS = 64

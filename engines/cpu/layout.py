@@ -18,10 +18,11 @@ from typing import Literal, TypeAlias
 from tenferro.lowering.region import Access, Gather, Iota, Load, Region, Valid, ViewStep, Window
 from tenferro.tracer.dims import Environment, evaluate, evaluate_shape
 
-StrideClass = Literal["uniform", "unit", "packed", "masked", "tiled"]
+StrideClass = Literal["uniform", "unit", "packed", "masked", "windowed", "gathered", "tiled"]
 """Of an access along the row: one element for the whole row; neighbours in memory; anything else, which a block-wise
-copy makes neighbours; a windowed access, which computes an address and a mask per lane; and one that is contiguous
-along the last outer loop instead, which is transposed tile by tile."""
+copy makes neighbours. *masked*: an address and a mask per lane (windows and index arrays in general); *windowed* and
+*gathered*: their frequent forms, neighbours under a mask, and neighbours from one index for the whole row. *tiled*:
+contiguous along the last outer loop instead, and transposed tile by tile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,9 +252,7 @@ SHORT_ROW = 64
 """Elements under which a row is joined with outer loops into a longer one: a vector takes up to 32."""
 
 
-def _classify(strides: Sequence[int], sizes: Sequence[int], itemsize: int, masked: bool) -> StrideClass:
-    if masked:
-        return "masked"
+def _classify(strides: Sequence[int], sizes: Sequence[int], itemsize: int) -> StrideClass:
     if not any(strides):
         return "uniform"
     step = itemsize
@@ -264,32 +263,40 @@ def _classify(strides: Sequence[int], sizes: Sequence[int], itemsize: int, maske
     return "unit"
 
 
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """An access on the space. ``special``: a windowed load, or a gather along the ``index_axes`` of the space."""
+
+    slot: int
+    at: Strided
+    special: Literal["", "window", "gather"] = ""
+    is_complex: bool = False
+    index_axes: frozenset[int] = frozenset()
+
+
 def layout(region: Region, slots: Mapping[int, Strided], itemsizes: Mapping[int, int], env: Environment) -> Layout:
     """The loops of a region on these slots. Raises NeedsCopyError (see ``find_copies``) where a view has no strides."""
     space = evaluate_shape(region.space, env)
     rank = len(space)
-    found: list[tuple[int, Strided, bool]] = []
+    found: list[_Found] = []
     for node in region.nodes:
         match node:
             case Load(access=access, windows=windows):
                 at = space_strides(resolve(access, slots, env), windows, space, env)
-                found.append((access.slot, at, bool(windows)))
+                found.append(_Found(access.slot, at, "window" if windows else "", node.dtype.kind == "c"))
             case Gather(access=access):
                 array = resolve(access, slots, env)
-                found.append((access.slot, Strided(array.offset, space, gather_strides(node, array, rank)), True))
+                at = Strided(array.offset, space, gather_strides(node, array, rank))
+                axes = frozenset(range(node.axis, node.axis + node.index_rank))
+                found.append(_Found(access.slot, at, "gather", node.dtype.kind == "c", axes))
             case _:
                 pass
     outer_level = region.outer()
     for store in region.stores:
         target = apply_views(slots[store.slot], store.views, env)
         reduced = bool(region.row_axes) and outer_level[store.node]
-        found.append(
-            (
-                store.slot,
-                _store_strides(target, space, region.row_axes if reduced else (), itemsizes[store.slot]),
-                False,
-            )
-        )
+        dropped = region.row_axes if reduced else ()
+        found.append(_Found(store.slot, _store_strides(target, space, dropped, itemsizes[store.slot])))
     return _loops(region, space, found, itemsizes)
 
 
@@ -306,10 +313,8 @@ def _store_strides(target: Strided, space: tuple[int, ...], dropped: Sequence[in
     return Strided(target.offset, space, tuple(full))
 
 
-def _loops(
-    region: Region, space: tuple[int, ...], found: list[tuple[int, Strided, bool]], itemsizes: Mapping[int, int]
-) -> Layout:
-    table = [x.strides for _, x, _ in found]
+def _loops(region: Region, space: tuple[int, ...], found: Sequence[_Found], itemsizes: Mapping[int, int]) -> Layout:
+    table = [x.at.strides for x in found]
     keep = named_axes(region)
     free = [a for a in range(len(space)) if a not in region.row_axes]
     outer_groups = merge(free, space, table, keep)
@@ -322,10 +327,15 @@ def _loops(
     loops = [Axis(_size(space, g), g[0] if len(g) == 1 else -1) for g in groups]
     split = len(outer_groups)
     bound = []
-    for slot, x, masked in found:
-        strides = tuple(x.strides[g[-1]] for g in groups)
-        kind = _classify(strides[split:], [x.size for x in loops[split:]], itemsizes[slot], masked)
-        bound.append(Bound(slot, x.offset, strides[:split], strides[split:], itemsizes[slot], kind))
+    row_space = {a for g in row_groups for a in g}
+    for x in found:
+        strides = tuple(x.at.strides[g[-1]] for g in groups)
+        size = itemsizes[x.slot]
+        kind = _classify(strides[split:], [loop.size for loop in loops[split:]], size)
+        if x.special:
+            neighbours = kind == "unit" and not x.is_complex and not x.index_axes & row_space
+            kind = "masked" if not neighbours else "windowed" if x.special == "window" else "gathered"
+        bound.append(Bound(x.slot, x.at.offset, strides[:split], strides[split:], size, kind))
     axis_loops = {g[0]: k for k, g in enumerate(groups) if len(g) == 1}
     row = tuple(loops[split:]) or (Axis(1, -1),)
     if not row_groups:

@@ -103,7 +103,7 @@ class PassFunction:
 
     def _open(self, access: int, load: bool, length: str) -> None:
         kind, itemsize = self.kernel.variant.kinds[access], self.kernel.itemsize(access)
-        if kind == "masked" or (kind == "uniform" and self.kernel.keys[access][0] == "node"):
+        if kind in ("masked", "windowed", "gathered") or (kind == "uniform" and self.kernel.keys[access][0] == "node"):
             return
         base = self.code.pointer("%ctx", access)
         lanes = self.kernel.lanes
@@ -271,9 +271,9 @@ class PassFunction:
         return code.emit(f"add {kind} {start}, {elements.lane_numbers(lanes)}")
 
     def _position(self, i: str, active: str | None) -> Position:
-        return Position(
-            self.scalars, lambda j: self._row_index(i, j), active, self.code.add(self.number, self.code.add("%e0", i))
-        )
+        first = self.code.add("%e0", i)
+        number = self.code.add(self.number, first)
+        return Position(self.scalars, lambda j: self._row_index(i, j), active, number, first)
 
     def _row_index(self, i: str, j: int) -> str:
         """Index along row loop j per lane. Exact in float64 for indices below 2**53: a rounded quotient reaches the

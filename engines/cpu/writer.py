@@ -33,6 +33,8 @@ def vector_lanes(region: Region) -> int:
     floats = [tree_lanes(d) for d in reduced if d.kind in "fc"]
     if floats:
         return max(floats)
+    if not region.space:
+        return 1  # scalar code
     widest = max(elements.component(n.dtype).itemsize for n in region.nodes)
     return 16 if widest == 8 else 32
 
