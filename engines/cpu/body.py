@@ -102,7 +102,7 @@ class Body:
             case Load():
                 return self._windowed(k, node, pointers[k], at)
             case Valid(windows=windows):
-                return Vec(self._mask(k, windows, at), BOOL)
+                return Vec(self._mask(*self._inside(k, windows, at)), BOOL)
             case Iota():
                 return self._iota(k, node, at)
             case Gather():
@@ -183,9 +183,10 @@ class Body:
     def _iota(self, k: int, node: Iota, at: Position) -> Value:
         return Vec(self._affine(node.axis, self.word("i", k, "offset"), self.word("i", k, "step"), at), INT64)
 
-    def _mask(self, k: int, windows: Sequence[Window], at: Position) -> str:
-        """True in lanes whose every window has its element."""
-        code, lanes, scalar, mask = self.code, self.lanes, "", ""
+    def _inside(self, k: int, windows: Sequence[Window], at: Position) -> tuple[str, str]:
+        """Whether the windows along scalar loops have their element, and the mask of those along the row; "" for
+        none."""
+        code, scalar, mask = self.code, "", ""
         for w, window in enumerate(windows):
             offset, size = self.word("w", k, w, "offset"), self.word("w", k, w, "size")
             index, is_scalar = self.coordinate(window.axis, at)
@@ -196,10 +197,14 @@ class Body:
                 continue
             inside = self._row_mask(k, w, window, offset, size, at)
             mask = self._and(mask, inside) if mask else inside
-        if scalar:
-            everywhere = elements.splat_text(code, scalar, lanes, "i1")
-            mask = self._and(mask, everywhere) if mask else everywhere
-        return mask
+        return scalar, mask
+
+    def _mask(self, scalar: str, mask: str) -> str:
+        """Both in one mask."""
+        if not scalar:
+            return mask
+        everywhere = elements.splat_text(self.code, scalar, self.lanes, "i1")
+        return self._and(mask, everywhere) if mask else everywhere
 
     def _row_mask(self, k: int, w: int, window: Window, offset: str, size: str, at: Position) -> str:
         """One window along the row. With step 1 the lanes from ``-start`` to below ``size - start`` are inside, which
@@ -233,11 +238,12 @@ class Body:
         return sum(isinstance(n, Load | Gather) for n in self.region.nodes[:k])
 
     def _windowed(self, k: int, node: Load, base: str, at: Position) -> Value:
-        mask = self._mask(k, node.windows, at)
+        scalar, row = self._inside(k, node.windows, at)
+        mask = self._mask(scalar, row)
         if at.active is not None:
             mask = self._and(mask, at.active)
         if self.lanes > 1 and self.variant.kinds[self._access(k)] == "windowed":
-            return self._neighbours(base, mask, node.dtype, at)
+            return self._neighbours(base, mask, scalar, node.dtype, at)
         return self._fetch(base, self._row_offsets(k, at), mask, node.dtype)
 
     def _fetch(self, base: str, offsets: str, mask: str, dtype: np.dtype[Any]) -> Value:
@@ -249,10 +255,16 @@ class Body:
         place = self.code.emit(f"select i1 {mask}, ptr {self.code.at(base, offsets)}, ptr {zero}")
         return elements.load(self.code, place, 1, dtype)
 
-    def _neighbours(self, base: str, mask: str, dtype: np.dtype[Any], at: Position) -> Value:
-        """Neighbours along the row whose first element is at ``base``."""
-        place = self.code.at(base, self.code.mul(at.first, dtype.itemsize))
-        return elements.masked_load(self.code, self.builder, place, mask, self.lanes, dtype)
+    def _neighbours(self, base: str, mask: str, scalar: str, dtype: np.dtype[Any], at: Position) -> Value:
+        """Neighbours along the row whose first element is at ``base``. Where ``scalar`` is false the whole vector is
+        masked, and its address may be in no page at all, which costs a processor's assist of hundreds of cycles even
+        under a mask: then the stack's address serves."""
+        code = self.code
+        place = code.at(base, code.mul(at.first, dtype.itemsize))
+        if scalar:
+            safe = code.alloca(self.lanes * dtype.itemsize)
+            place = code.emit(f"select i1 {scalar}, ptr {place}, ptr {safe}")
+        return elements.masked_load(code, self.builder, place, mask, self.lanes, dtype)
 
     def _gather_row(self, k: int, node: Gather, index: Value, base: str, at: Position) -> Value:
         """One index for all lanes: a row of the array, read where the index is in range."""
@@ -267,7 +279,7 @@ class Body:
         if at.active is not None:
             mask = self._and(mask, at.active)
         row = code.at(base, code.mul(wrapped, self.word("g", k, "stride")))
-        return self._neighbours(row, mask, node.dtype, at)
+        return self._neighbours(row, mask, inside, node.dtype, at)
 
     def _gather(self, k: int, node: Gather, index: Value, base: str, at: Position) -> Value:
         code, lanes = self.code, self.lanes

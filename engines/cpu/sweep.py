@@ -24,7 +24,8 @@ from tenferro.engines.cpu.params import LENGTH
 from tenferro.engines.cpu.phases import arguments
 from tenferro.engines.cpu.reduce import Accumulator, store_word
 from tenferro.engines.cpu.vector_builder import Vec
-from tenferro.lowering.region import Gather, Load, Reduce, Uniform
+from tenferro.lowering.region import Apply, Gather, Load, Reduce, Uniform
+from tenferro.tracer.op import Pointwise
 
 if TYPE_CHECKING:
     from tenferro.engines.cpu.rows import RowKernel
@@ -148,6 +149,13 @@ class PassFunction:
             elif isinstance(node, Load) and not node.windows and self._kind_of(k) == "uniform":
                 scalar = elements.load(self.code, self.code.pointer("%ctx", self._access_of(k)), 1, node.dtype)
                 self.fixed[k] = elements.splat(self.code, scalar, self.kernel.lanes)
+            elif isinstance(node, Apply) and self._stands_still(node):
+                self.fixed[k] = self.body.node(k, self.fixed, {}, Position(self.scalars, lambda j: "0", None, "0"))
+
+    def _stands_still(self, node: Apply) -> bool:
+        """Whether an operation has the same value all along the row, and nothing to report."""
+        is_checked = isinstance(node.op.form, Pointwise) and node.op.form.check is not None
+        return not is_checked and all(a in self.fixed for a in node.args)
 
     def _access_of(self, k: int) -> int:
         return self.kernel.keys.index(("node", k))
