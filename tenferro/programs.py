@@ -144,6 +144,7 @@ class Programs:
             args, kwargs = call.rebuild(values)
             traces.append(running_trace(self._name))
             with substituted(traces[0], self._function, call.receiver, before.found) as (function, substitution):
+                substitution.effects.arguments(self._function, args, kwargs)
                 try:
                     return function(*args, **kwargs)
                 finally:

@@ -62,6 +62,12 @@ class _Attribute:
         del instance.__dict__[self.name]
 
 
+def members(cls: type) -> dict[str, Any]:
+    """A class's own members as they are outside traces."""
+    own = {n: m.own if isinstance(m, _Attribute) else m for n, m in vars(cls).items()}
+    return {n: m for n, m in own.items() if m is not _MISSING}
+
+
 def _can_hook(cls: type, name: str) -> bool:
     """Whether the class is a Python class, and nothing but a value or a slot stands behind the name."""
     if not cls.__flags__ & (1 << 9):  # not a heap type: its attributes cannot be set
@@ -103,6 +109,8 @@ def _remove(key: tuple[type, str]) -> None:
         return
     del _installed[key]
     cls, name = key
+    if vars(cls).get(name) is not hook:  # the function assigned the class's attribute
+        return
     if hook.own is _MISSING:
         type.__delattr__(cls, name)
     else:

@@ -60,11 +60,11 @@ def plain_function(function: Callable[..., Any]) -> tuple[FunctionType | None, l
             return (calls[0] if calls and isinstance(calls[0], FunctionType) else None), held
 
 
-def _codes(code: CodeType) -> Iterator[CodeType]:
+def codes_of(code: CodeType) -> Iterator[CodeType]:
     yield code
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _codes(constant)
+            yield from codes_of(constant)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -72,7 +72,7 @@ def names_of(code: CodeType) -> tuple[tuple[str, ...], frozenset[str]]:
     """The globals that the code and the functions inside it read, and the variables outside that they assign."""
     read: dict[str, None] = {}
     stored: set[str] = set()
-    for part in _codes(code):
+    for part in codes_of(code):
         for instruction in dis.get_instructions(part):
             if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
                 read[instruction.argval] = None
@@ -134,12 +134,12 @@ def _holds_array(value: Any) -> bool:
 
 
 @functools.lru_cache(maxsize=1024)
-def _mentioned(code: CodeType) -> frozenset[str]:
+def mentioned_names(code: CodeType) -> frozenset[str]:
     """Every name in the code and in the functions inside it, attributes included."""
-    return frozenset(name for part in _codes(code) for name in part.co_names)
+    return frozenset(name for part in codes_of(code) for name in part.co_names)
 
 
-def _is_foreign(name: str) -> bool:
+def is_foreign(name: str) -> bool:
     """Whether the module belongs to Python, NumPy or this package: what stands there does not change."""
     top = name.split(".")[0]
     return top in sys.stdlib_module_names or top in ("numpy", "tenferro")
@@ -149,7 +149,7 @@ def _members(found: Found, mentioned: frozenset[str]) -> Iterator[Found]:
     """The arrays and numbers of a module or a class that the code mentions by name."""
     value = found.value
     module = value.__name__ if isinstance(value, ModuleType) else value.__module__
-    if _is_foreign(module) or (isinstance(value, type) and issubclass(value, Enum)):
+    if is_foreign(module) or (isinstance(value, type) and issubclass(value, Enum)):
         return
     for name in sorted(mentioned & vars(value).keys()):
         member = vars(value)[name]
@@ -179,7 +179,7 @@ def _children(found: Found, names: frozenset[str] | None, package: str, mentione
         yield Found(place.attribute("keywords"), value.keywords)
     elif isinstance(place.root, Self | Held) and not place.steps and not isinstance(value, FunctionType):
         yield from (Found(place.attribute(k), v) for k, v in _attributes(value, names))
-    elif _is_plain_object(value, package):
+    elif is_plain_object(value, package):
         yield from (Found(place.attribute(k), v) for k, v in _attributes(value, None))
 
 
@@ -203,7 +203,7 @@ def _is_jitted(value: Any) -> bool:
     return type(value).__module__ == "tenferro.jit" and isinstance(getattr(value, "__wrapped__", None), FunctionType)
 
 
-def _is_plain_object(value: Any, package: str) -> bool:
+def is_plain_object(value: Any, package: str) -> bool:
     """Whether an object is opened: one of the user's own classes, or a namespace. Loggers, figures and models of other
     packages change for reasons of their own."""
     if isinstance(value, type | ModuleType | FunctionType | MethodType):
@@ -226,7 +226,7 @@ def walk(function: Callable[..., Any], receiver: Any = None) -> list[Found]:
         owner = next((f.value for f in level if f.place.text == "self"), None)
         names = attributes_read(plain, type(owner)) if owner is not None else None
         level += _roots(plain)
-        mentioned = _mentioned(plain.__code__)
+        mentioned = mentioned_names(plain.__code__)
     package = package.split(".")[0]
     found: list[Found] = []
     seen: set[int] = set()

@@ -6,7 +6,7 @@ arrays are variables of the trace. The same holds for the functions that it reac
 package, in its globals; attributes of objects are served by ``tenferro.tracer.attribute_hooks``.
 
 Variables that the functions assign stay what they are. Containers with arrays are copied; what the functions change in
-the copies is changed in the originals when the trace is over.
+the copies is changed in the originals when the trace is over, where ``tenferro.tracer.effects`` finds and refuses it.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import numpy as np
 
 from tenferro.tracer.attribute_hooks import hooked
 from tenferro.tracer.captures import names_of
+from tenferro.tracer.effects import Effects
 from tenferro.tracer.places import Found, Place, read
 from tenferro.tracer.trace import Trace, is_supported, is_tenferro_array
 from tenferro.tracer.traced import TracedArray, captured
@@ -121,6 +122,7 @@ class Substitution:
 
     def __init__(self, trace: Trace) -> None:
         self.places: dict[int, Place] = {}
+        self.effects = Effects(self._taken_back)
         self._trace = trace
         self._needing: set[int] = set()  # ids of functions that reach an array
         self._known: dict[int, FunctionType] = {}  # every function looked at, kept alive with its id
@@ -241,6 +243,7 @@ class Substitution:
             if id(function) in edges or (id(function) in self._known and id(function) in self._functions):
                 continue
             self._known[id(function)] = function
+            self.effects.function(function)
             reached = [p for v in self._outside(function) for p in self._reached(v)]
             if any(is_array(p) for p in reached):
                 self._needing.add(id(function))
@@ -404,18 +407,27 @@ def _hooks(found: Sequence[Found], receiver: Any) -> Iterator[tuple[type | Modul
 def substituted(
     trace: Trace, function: Callable[..., Any], receiver: Any, found: Sequence[Found]
 ) -> Iterator[tuple[Callable[..., Any], Substitution]]:
-    """Inside, attributes give traced arrays; the function to call is given. ``found``: what the function can reach."""
+    """Inside, attributes give traced arrays; the function to call is given. ``found``: what the function can reach.
+
+    MutationError where the function changed something outside; it is as before then, and so it is where it raised."""
     substitution = Substitution(trace)
     for f in found:
         if is_array(f.value):
             trace.names.setdefault(id(f.value), f"captured array {f.place.text}")
     package = _package(getattr(function, "__module__", None))
+    substitution.effects.start(function, receiver)
     functions = [f for f in found if _is_own_attribute(f, package)]
     reached = [f for f in found if is_array(f.value)] + substitution.needing(functions)
     token = _current.set(substitution)
     try:
         with hooked(list(_hooks(reached, receiver)), substitution.give):
             yield substitution.function(function), substitution
+    except BaseException:
+        substitution.end()
+        substitution.effects.undo()
+        raise
+    else:
+        substitution.end()
+        substitution.effects.end(trace.name)
     finally:
         _current.reset(token)
-        substitution.end()
