@@ -13,7 +13,7 @@ from tenferro.tracer import build
 from tenferro.tracer.api import indexing
 from tenferro.tracer.api.deliver import check_cast
 from tenferro.tracer.api.library import near, ufunc_call
-from tenferro.tracer.api.promotion import aligned, broadcast_shapes, same_shape, shape_mismatch
+from tenferro.tracer.api.promotion import aligned, broadcast_shapes, is_result_of, shape_mismatch
 from tenferro.tracer.api.record import API, ApiFunction
 from tenferro.tracer.api.registry import BY_NUMPY
 from tenferro.tracer.contents import contents
@@ -299,7 +299,7 @@ def update_in_place(x: TracedArray, name: str, other: Any) -> TracedArray:
     check_cast(name, value.type.dtype, x.dtype)
     shape = x.type.shape
     joined = broadcast_shapes(trace, name, [shape, value.type.shape])
-    if not same_shape(trace, joined, shape):
+    if not is_result_of(trace, joined, shape):
         raise shape_mismatch(trace, name, [shape, value.type.shape])
     x.store(aligned(trace, build.convert(trace, value, x.dtype), shape))
     return x

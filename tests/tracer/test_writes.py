@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tenferro as tn
 from tenferro.tracer.errors import BoundsError, DtypeError, MutationError, ShapeError, UnrolledLoopWarning
 from tests.tracer.tracing import Run, agrees, op_names, run, run_traced, traced
 
@@ -386,3 +387,35 @@ def test_nested_results_and_sizes() -> None:
         return {"sum": x.sum(), "sizes": (x.shape[0], n, n + 1), "none": None, "name": "x", "list": [x.shape[0] * 2]}
 
     assert run(f, np.ones(3), 4) == {"sum": 3.0, "sizes": (3, 4, 5), "none": None, "name": "x", "list": [6]}
+
+
+@pytest.mark.parametrize("size", [4, 6, 1])
+def test_strided_windows_take_values_of_another_form_of_the_same_size(size: int) -> None:
+    """The window's size is an expression, the value's a number or another expression: equal by a guard."""
+
+    def halves(x: Any) -> Any:
+        y = x.copy()
+        y[::2] = y[: (x.shape[0] + 1) // 2]
+        y[::2] += y[: (x.shape[0] + 1) // 2]
+        y[::-2] = y[-((x.shape[0] + 1) // 2) :]
+        return y
+
+    x = np.arange(size) + 1.0
+    np.testing.assert_array_equal(tn.jit(halves)(x), halves(x))
+
+
+def test_a_list_into_a_strided_window() -> None:
+    def f(x: Any) -> Any:
+        y = x.copy()
+        y[1::2] = [7.0, 8.0]
+        y[::2] += np.array([1.0, 2.0])
+        return y
+
+    jitted = tn.jit(f)
+    for size in (4, 5):
+        x = np.arange(float(size))
+        if size == 4:
+            np.testing.assert_array_equal(jitted(x), f(x))
+        else:
+            with pytest.raises(ValueError):
+                jitted(x)
