@@ -394,10 +394,10 @@ def test_strided_windows_take_values_of_another_form_of_the_same_size(size: int)
     """The window's size is an expression, the value's a number or another expression: equal by a guard."""
 
     def halves(x: Any) -> Any:
-        y = x.copy()
-        y[::2] = y[: (x.shape[0] + 1) // 2]
-        y[::2] += y[: (x.shape[0] + 1) // 2]
-        y[::-2] = y[-((x.shape[0] + 1) // 2) :]
+        y, half = x.copy(), (x.shape[0] + 1) // 2
+        y[::2] = x[:half]
+        y[::2] += x[:half]
+        y[::-2] = x[-half:]
         return y
 
     x = np.arange(size) + 1.0

@@ -19,8 +19,8 @@ from tenferro.tracer.api.promotion import (
     broadcast_operands,
     broadcast_shapes,
     converted,
+    is_result_of,
     is_weak,
-    same_shape,
     shape_mismatch,
 )
 from tenferro.tracer.api.record import ApiFunction
@@ -273,7 +273,7 @@ def _fitted(trace: Trace, value: Operand, shape: tuple[Extent, ...]) -> Operand:
         own = own[1:]
     value = build.reshape(trace, value, own) if own != value.type.shape else value
     joined = broadcast_shapes(trace, "setitem", [shape, own])
-    if not same_shape(trace, joined, shape):
+    if not is_result_of(trace, joined, shape):
         raise shape_mismatch(trace, "setitem", [shape, own])
     return aligned(trace, value, shape)
 
@@ -340,7 +340,7 @@ def add_at(x: Any, key: Any, value: Any) -> None:
     if not index.arrays:
         x[key] = getitem(x, key) + value
         return
-    added = build.convert(trace, operand(trace, value, "add.at")[0], x.dtype)
+    added = converted(trace, operand(trace, value, "add.at")[0], x.dtype, "add.at")
     if _single_mask(trace, index, "add.at") is not None:
         x[key] = getitem(x, key) + value
         return
