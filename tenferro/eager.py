@@ -17,6 +17,7 @@ from tenferro.array import Array, wrap
 from tenferro.engines.engine import Engine
 from tenferro.jit import JitFunction
 from tenferro.runtime import default_runtime
+from tenferro.tracer.api.elementwise import SMALL_EXPONENTS
 from tenferro.tracer.api.record import API, ApiFunction
 from tenferro.tracer.api.registry import BY_NUMPY
 from tenferro.tracer.errors import DtypeError, TraceError
@@ -26,7 +27,7 @@ from tenferro.tracer.trace import current_trace
 from tenferro.tracer.tree import leaves
 
 MAX_STATIC_VARIANTS = 256
-_NUMBERS = (int, float)
+_INT64 = np.iinfo(np.int64)
 
 
 class EagerFunction:
@@ -41,23 +42,28 @@ class EagerFunction:
         while leading < len(names) and names[leading] in self._arrays:
             leading += 1
         self._plain = [_jitted(record, tuple(names[:k]), {}) for k in range(leading + 1)]
-        self._by_value = record.name == "power"  # x ** 2 is a product: its exponent decides what is computed
+        self._by_value = record.name == "power"  # x ** 2 is a product
         self._variants: dict[Hashable, JitFunction] = {}
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if not kwargs and 0 < len(args) < len(self._plain) and not (self._by_value and type(args[-1]) in _NUMBERS):
+        if not kwargs and 0 < len(args) < len(self._plain) and not any(map(self._taken_by_value, args)):
             return self._plain[len(args)](*args)
         bound = self.signature.bind(*args, **kwargs).arguments
         out = bound.pop("out", None)
         if isinstance(out, tuple):
             (out,) = out
         where = True if out is None else bound.pop("where", True)
-        arrays = {k: v for k, v in bound.items() if k in self._arrays and v is not None}
-        if self._by_value and type(bound["x2"]) in _NUMBERS:
-            del arrays["x2"]
+        taken = self._arrays
+        arrays = {k: v for k, v in bound.items() if k in taken and v is not None and not self._taken_by_value(v)}
         static = {k: v for k, v in bound.items() if k not in arrays}
         result = self._variant(tuple(arrays), static)(*arrays.values())
         return result if out is None else _deliver(self.record.name, result, out, where)
+
+    def _taken_by_value(self, x: Any) -> bool:
+        """Whether a number decides what is computed: a small exponent, an int that no traced int can be."""
+        if type(x) is int:
+            return not _INT64.min <= x <= _INT64.max or (self._by_value and x in SMALL_EXPONENTS)
+        return self._by_value and type(x) is float and x in SMALL_EXPONENTS
 
     def _variant(self, names: tuple[str, ...], static: dict[str, Any]) -> JitFunction:
         try:
@@ -205,6 +211,11 @@ def _ufunc_at(ufunc: np.ufunc, target: Any, key: Any, values: Any = None) -> Non
 
 def _converted(value: Any, dtype: np.dtype[Any]) -> Any:
     """The value in this dtype, by tenferro's own conversion (float to int saturates)."""
+    if type(value) is int and dtype.kind in "iu" and not np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:
+        raise OverflowError(
+            f"setitem: Python integer {value} out of bounds for {dtype.name}; an integer in the dtype's range, or an "
+            f"array of a wider dtype, is needed{at(user_line())}"
+        )
     if isinstance(value, np.ndarray | np.generic | Array) and value.dtype != dtype:
         value = call("astype", (value, dtype), {})
     return _data(value)

@@ -19,6 +19,7 @@ _CURES = {
     "bool": "numpy.where(condition, a, b) chooses by a traced condition",
     "int": "keep it an array, or return it and convert outside",
     "float": "keep it an array (numpy functions instead of math), or return it and convert outside",
+    "format": "return it and format it outside",
     "complex": "keep it an array, or return it and convert outside",
     "item": "keep it an array of rank 0, or return it and convert outside",
     "tolist": "return the array and convert outside",

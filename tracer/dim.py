@@ -203,21 +203,27 @@ class Dim:
     __floor__ = __ceil__ = conjugate = __pos__
 
     def __and__(self, other: Any) -> Any:
-        return int(self) & other
+        return _on_bits(operator.and_, self, other)
 
     def __or__(self, other: Any) -> Any:
-        return int(self) | other
+        return _on_bits(operator.or_, self, other)
 
     def __xor__(self, other: Any) -> Any:
-        return int(self) ^ other
+        return _on_bits(operator.xor, self, other)
 
     __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
 
     def __lshift__(self, other: Any) -> Any:
-        return self * (1 << other)
+        return NotImplemented if as_extent(other) is None else self * (1 << int(other))
 
     def __rshift__(self, other: Any) -> Any:
-        return self // (1 << other)
+        return NotImplemented if as_extent(other) is None else self // (1 << int(other))
+
+    def __rlshift__(self, other: Any) -> Any:
+        return _on_bits(operator.lshift, other, self)
+
+    def __rrshift__(self, other: Any) -> Any:
+        return _on_bits(operator.rshift, other, self)
 
     def __invert__(self) -> Any:
         return -self - 1
@@ -231,7 +237,7 @@ class Dim:
     numerator = real
     denominator = property(lambda self: 1)
 
-    # -- text: records nothing -------------------------------------------------------------------------------------
+    # -- text: a description records nothing, a format of numbers pins the size ----------------------------------------
 
     def __str__(self) -> str:
         return str(self.expr)
@@ -240,7 +246,7 @@ class Dim:
         return str(self.expr)
 
     def __format__(self, spec: str) -> str:
-        return format(str(self.expr), spec if spec[-1:] not in "bcdeEfFgGnoxX%" else spec[:-1])
+        return format(int(self), spec) if spec else str(self.expr)
 
     # -- NumPy -------------------------------------------------------------------------------------------------------
 
@@ -270,6 +276,11 @@ def as_extent(x: object) -> Extent | None:
     if type(x) is bool or isinstance(x, np.integer):
         return int(x)
     return None
+
+
+def _on_bits(rule: Callable[[int, int], int], a: Any, b: Any) -> Any:
+    """An operation on the bits of two integers, which pins the sizes among them."""
+    return NotImplemented if as_extent(a) is None or as_extent(b) is None else rule(int(a), int(b))
 
 
 def _is_number(x: object) -> bool:

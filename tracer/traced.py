@@ -342,7 +342,11 @@ class TracedArray(ArrayMethods):
 
     def __format__(self, spec: str) -> str:
         known = self._readable("format")
-        return repr(self) if known is None else format(known, spec)
+        if known is not None:
+            return format(known, spec)
+        if spec:  # a format of a number needs the number, as float does
+            return format(self._number("format")[()], spec)
+        return repr(self)
 
     def _readable(self, asked: str) -> Any:
         """The elements for a text that the function makes: those of captured arrays, and none of what is traced."""

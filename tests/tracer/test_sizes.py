@@ -18,7 +18,7 @@ def test_shapes_hold_sizes_that_say_they_are_ints() -> None:
     def f(x: Any) -> Any:
         n = x.shape[0]
         assert isinstance(n, int) and not issubclass(type(n), int)
-        assert x.ndim == 2 and x.size == 12 and str(n) == "d0_0" and f"{n:>5}" == " d0_0"
+        assert x.ndim == 2 and x.size == 12 and str(n) == "d0_0" and f"{n}" == "d0_0"
         return None
 
     assert guards(traced(f, np.ones((3, 4)))) == ["d0_0*d0_1 == 12"]
@@ -132,11 +132,34 @@ def test_sizes_are_weak_numbers() -> None:
     for dtype in ("f2", "f4", "f8", "i4"):
         x = np.arange(5).astype(dtype)
         result = traced(f, x)
-        assert not result.program.guards
+        assert guards(result) == (["d0_0 <= 2147483647"] if dtype == "i4" else [])
         want = f(x)
         for got, expected in zip(run_traced(result, x), want, strict=True):
             assert np.asarray(got).dtype == np.asarray(expected).dtype
             np.testing.assert_allclose(got, expected, rtol=1e-2)
+
+
+def test_formats_of_numbers_pin() -> None:
+    texts: list[str] = []
+
+    def f(x: Any) -> Any:
+        n = x.shape[0]
+        texts.extend((f"{n:03d}", f"{n:.1f}", "%d" % n, "%5.1f" % n))  # noqa: UP031
+        return x
+
+    assert guards(traced(f, np.ones(7))) == ["d0_0 == 7"]
+    assert texts == ["007", "7.0", "7", "  7.0"]
+
+
+def test_description_of_a_size_records_nothing() -> None:
+    texts: list[str] = []
+
+    def f(x: Any) -> Any:
+        texts.append(f"{x.shape[0]} {x.shape}")
+        return x
+
+    assert not guards(traced(f, np.ones(7)))
+    assert texts == ["d0_0 (d0_0,)"]
 
 
 def test_int_arguments_are_sizes() -> None:

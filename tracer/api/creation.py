@@ -13,7 +13,7 @@ import numpy as np
 
 from tenferro.tracer import build
 from tenferro.tracer.api.deliver import new
-from tenferro.tracer.api.promotion import broadcast_operands, converted, result_type, strong
+from tenferro.tracer.api.promotion import broadcast_operands, converted, is_weak, result_type, strong
 from tenferro.tracer.api.record import ApiFunction
 from tenferro.tracer.dim import Dim, as_extent
 from tenferro.tracer.dims import Extent, floordiv, sub
@@ -79,7 +79,7 @@ def _filled(name: str, shape: Any, fill_value: Any, dtype: Any, order: Any = "C"
     extents = extents_of(shape, name)
     value, key = operand(trace, fill_value, name)
     target = strong(key) if dtype is None else dtype_of(dtype, name)
-    value = build.convert(trace, value, target)
+    value = converted(trace, value, target, name) if is_weak(key) else build.convert(trace, value, target)
     if isinstance(value, Literal) and _is_known(extents):
         return from_known(trace, np.full(extents, value.value, target), value.value)
     return new(trace, build.broadcast(trace, value, extents))
@@ -307,7 +307,10 @@ def _as_array(name: str, a: Any, dtype: Any, copy: bool) -> TracedArray:
     assert type(made) is TracedArray
     target = made.dtype if dtype is None else dtype_of(dtype, name)
     if target != made.dtype:
-        return new_array(trace, build.convert(trace, made.read(), target))
+        value = made.read()  # a Python number must fit; what has a dtype wraps
+        return new_array(
+            trace, converted(trace, value, target, name) if made.type.weak else build.convert(trace, value, target)
+        )
     is_own = not isinstance(a, np.ndarray) and not is_tenferro_array(a)
     if is_own and type(a) is not TracedArray:
         return new_array(trace, made.read()) if made.type.weak or made._scalar else made

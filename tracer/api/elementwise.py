@@ -5,9 +5,9 @@ In: traced arrays, numbers, Dims, arrays from outside. Out: one traced array (tw
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -16,8 +16,10 @@ from tenferro.tracer.api.deliver import deliver, new
 from tenferro.tracer.api.promotion import (
     all_weak,
     as_bool,
+    beyond,
     broadcast_operands,
     converted,
+    is_weak,
     resolve,
     result_type,
 )
@@ -27,7 +29,7 @@ from tenferro.tracer.errors import DtypeError, TraceError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.op import Op
 from tenferro.tracer.ops import pointwise as p
-from tenferro.tracer.program import Literal, Operand
+from tenferro.tracer.program import DimScalar, Literal, Operand
 from tenferro.tracer.trace import Trace, running_trace
 from tenferro.tracer.traced import TracedArray, operand
 
@@ -38,7 +40,19 @@ def apply(ufunc: np.ufunc, lower: Lower, args: tuple[Any, ...], out: Any, where:
     """Promote, convert, broadcast, and write the function with ``lower(trace, *operands)``."""
     name = ufunc.__name__
     trace = running_trace(name)
-    pairs = [operand(trace, x, name) for x in args]
+    return _apply(trace, ufunc, lower, [operand(trace, x, name) for x in args], out, where, dtype)
+
+
+def _apply(
+    trace: Trace,
+    ufunc: np.ufunc,
+    lower: Lower,
+    pairs: Sequence[tuple[Operand, Any]],
+    out: Any,
+    where: Any,
+    dtype: Any,
+) -> Any:
+    name = ufunc.__name__
     keys = tuple(k for _, k in pairs)
     if dtype is not None:
         keys = (np.dtype(dtype),) * len(keys)
@@ -90,32 +104,32 @@ def _compare(trace: Trace, op: Op, a: Operand, b: Operand) -> Operand:
     return trace.emit1(p.bitwise_and, trace.emit1(p.invert, negative), plain)
 
 
-def _out_of_range(x1: Any, x2: Any) -> tuple[Any, int] | None:
+def _constant_answer(trace: Trace, pairs: Sequence[tuple[Operand, Any]]) -> tuple[Operand, int] | None:
     """(array, sign) where one side is a Python int that the array's integer dtype cannot hold: every comparison with
-    it has one answer."""
-    for array, number, side in ((x1, x2, 1), (x2, x1, -1)):
-        if type(number) is int and type(array) is TracedArray and array.dtype.kind in "iu" and not array.type.weak:
-            info = np.iinfo(array.dtype)
-            if number > info.max or number < info.min:
-                return array, side if number > info.max else -side
+    it is that of 0 with the sign."""
+    for (array, key), (number, kind), side in ((*pairs, 1), (*reversed(pairs), -1)):
+        if kind is int and not is_weak(key) and (found := beyond(trace, number, key)):
+            return array, side * found
     return None
 
 
 def _comparison(ufunc: np.ufunc, op: Op, swap: bool) -> Callable[..., Any]:
+    name = ufunc.__name__
+
     def lower(trace: Trace, a: Operand, b: Operand) -> Operand:
         return _compare(trace, op, b, a) if swap else _compare(trace, op, a, b)
 
     def function(x1: Any, x2: Any, /, out: Any = None, *, where: Any = True, dtype: Any = None) -> Any:
-        beyond = _out_of_range(x1, x2)
-        if beyond is None:
-            return apply(ufunc, lower, (x1, x2), out, where, None)
-        array, sign = beyond
-        answer = bool(ufunc(0, sign))
-        trace = running_trace(ufunc.__name__)
-        value = build.broadcast(trace, Literal(answer, np.dtype(np.bool_)), array.type.shape)
-        return deliver(trace, ufunc.__name__, value, out, where)
+        trace = running_trace(name)
+        pairs = [operand(trace, x, name) for x in (x1, x2)]
+        constant = _constant_answer(trace, pairs)
+        if constant is None:
+            return _apply(trace, ufunc, lower, pairs, out, where, None)
+        array, sign = constant
+        value = build.broadcast(trace, Literal(bool(ufunc(0, sign)), np.dtype(np.bool_)), array.type.shape)
+        return deliver(trace, name, value, out, where)
 
-    function.__name__ = ufunc.__name__
+    function.__name__ = name
     return function
 
 
@@ -207,14 +221,16 @@ def _copy(trace: Trace, x: Operand) -> Operand:
 # -- power ---------------------------------------------------------------------------------------------------------
 
 _WHOLE_EXPONENTS = range(-1, 4)
+SMALL_EXPONENTS: tuple[float, ...] = (*_WHOLE_EXPONENTS, 0.5)
 
 
 def _exponent(x: Any) -> Any:
-    """The exponent as a Python number where the trace knows it, else None."""
+    """The exponent as a Python number where the trace knows it, else None. Whether a size or an int argument is one
+    of the small exponents becomes a guard."""
     if type(x) in (int, float):
         return x
     if type(x) is Dim:
-        return int(x)
+        return next((k for k in _WHOLE_EXPONENTS if x == k), None)
     if isinstance(x, np.integer | np.floating):
         return x.item()
     if type(x) is TracedArray and not x.type.shape:
@@ -224,19 +240,39 @@ def _exponent(x: Any) -> Any:
 
 
 def power(x1: Any, x2: Any, /, out: Any = None, *, where: Any = True, dtype: Any = None) -> Any:
-    """``x1 ** x2`` for the exponents −1, 0, 1, 2, 3 and 0.5, as products, a reciprocal and a square root."""
+    """``x1 ** x2``: products, a reciprocal and a square root for the exponents -1, 0, 1, 2, 3 and 0.5, NumPy's own
+    function for all others. ValueError where an integer meets a negative integer exponent."""
     exponent = _exponent(x2)
-    if exponent not in (*_WHOLE_EXPONENTS, 0.5):
-        raise TraceError(
-            f"power: exponent {'array' if exponent is None else exponent}; not available yet, -1, 0, 1, 2, 3 and 0.5 "
-            f"are, numpy.exp(y * numpy.log(x)) is near{at(user_line())}"
-        )
-    return apply(np.power, partial(_power, exponent=exponent), (x1, x2), out, where, dtype)
+    if exponent in SMALL_EXPONENTS:
+        return apply(np.power, partial(_power, exponent=exponent), (x1, x2), out, where, dtype)
+    from tenferro.tracer.api.library import ufunc_call
+
+    trace = running_trace("power")
+    (base, base_key), (value, key) = (operand(trace, x, "power") for x in (x1, x2))
+    dtype_of_base, dtype_of_exponent, _ = resolve(np.power, (base_key, key))
+    fits = not (key is int and beyond(trace, value, dtype_of_exponent))  # else an OverflowError, as in NumPy
+    if fits and dtype_of_base.kind in "iu" and _is_negative(trace, value):
+        raise _negative_exponent(value.value if isinstance(value, Literal) else trace.hint(value.expr))
+    return ufunc_call(np.power, (x1, x2), out, where, dtype)
+
+
+def _is_negative(trace: Trace, x: Operand) -> TypeGuard[Literal | DimScalar]:
+    """Whether a number that the trace knows is below 0."""
+    if isinstance(x, DimScalar):
+        return trace.guard("<", x.expr, 0)
+    return isinstance(x, Literal) and not isinstance(x.value, complex) and x.value < 0
+
+
+def _negative_exponent(exponent: Any) -> ValueError:
+    return ValueError(
+        f"power: integers to the exponent {exponent}; integers to negative integer powers are not allowed, "
+        f"x.astype(float) is needed{at(user_line())}"
+    )
 
 
 def _power(trace: Trace, x: Operand, y: Operand, *, exponent: float) -> Operand:
     if x.type.dtype.kind in "iu" and exponent < 0:
-        raise DtypeError(f"power: integers to the exponent {exponent}; x.astype(float) is needed{at(user_line())}")
+        raise _negative_exponent(exponent)
     match exponent:
         case 0.5:
             return trace.emit1(p.sqrt, x)
@@ -275,18 +311,27 @@ def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
 
 
 def clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None, max: Any = None) -> Any:
-    """``minimum(maximum(a, a_min), a_max)``; None leaves a side open."""
-    low = a_min if a_min is not None else min
-    high = a_max if a_max is not None else max
+    """``minimum(maximum(a, a_min), a_max)``; None leaves a side open, and so does a Python int beyond the dtype."""
     trace = running_trace("clip")
+    array, key = operand(trace, a, "clip")
+    low = _clip_bound(trace, key, a_min if a_min is not None else min, -1)
+    high = _clip_bound(trace, key, a_max if a_max is not None else max, 1)
     bounds = [x for x in (low, high) if x is not None]
-    pairs = [operand(trace, x, "clip") for x in (a, *bounds)]
+    pairs = [(array, key), *(operand(trace, x, "clip") for x in bounds)]
     dtype = result_type([k for _, k in pairs])
     operands = broadcast_operands(trace, "clip", [converted(trace, x, dtype, "clip") for x, _ in pairs])
     value = operands[0]
     for bound, op in zip(operands[1:], ([p.maximum] if low is not None else []) + [p.minimum], strict=False):
         value = trace.emit1(op, value, bound)
     return deliver(trace, "clip", build.copied(trace, value) if not bounds else value, out)
+
+
+def _clip_bound(trace: Trace, key: Any, bound: Any, side: int) -> Any:
+    """The bound, or None where no element of the dtype can lie beyond it."""
+    if bound is None or is_weak(key):
+        return bound
+    value, kind = operand(trace, bound, "clip")
+    return None if kind is int and beyond(trace, value, key) == side else bound
 
 
 def astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Any:

@@ -12,7 +12,14 @@ import numpy as np
 
 from tenferro.tracer.api.deliver import deliver
 from tenferro.tracer.api.layout import axes_of, axis_of, ravel
-from tenferro.tracer.api.promotion import all_weak, broadcast_operands, converted, resolve
+from tenferro.tracer.api.promotion import (
+    all_weak,
+    broadcast_operands,
+    converted,
+    resolve,
+    result_type as promote,
+    strong,
+)
 from tenferro.tracer.api.record import ApiFunction
 from tenferro.tracer.errors import DtypeError, ShapeError, TraceError
 from tenferro.tracer.lines import at, user_line
@@ -174,7 +181,10 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: boo
     from tenferro.tracer.api.elementwise import BY_UFUNC
 
     trace = running_trace("isclose")
-    x, y = as_traced(trace, a, "isclose"), as_traced(trace, b, "isclose")
+    x = as_traced(trace, a, "isclose")
+    # As NumPy: the second side is a float, so that differences of integers do not wrap.
+    y = as_traced(trace, b, "isclose")
+    y = y.astype(promote((strong(operand(trace, y, "isclose")[1]), float)))
     finite = BY_UFUNC[np.isfinite].function(y)
     close = ((abs(x - y) <= atol + rtol * abs(y)) & finite) | (x == y)
     return close | ((x != x) & (y != y)) if equal_nan else close
@@ -187,8 +197,6 @@ def allclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bo
 
 def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
     """``numpy.result_type`` of traced arrays, numbers and dtypes."""
-    from tenferro.tracer.api.promotion import result_type as promote
-
     trace = running_trace("result_type")
     keys = []
     for x in arrays_and_dtypes:
@@ -212,7 +220,18 @@ def _f(name: str, function: Any, arrays: tuple[str, ...]) -> ApiFunction:
     return ApiFunction(name, function, arrays, False, getattr(np, name))
 
 
+def _shift(ufunc: np.ufunc) -> ApiFunction:
+    def function(x1: Any, x2: Any, /, out: Any = None, *, where: Any = True, dtype: Any = None) -> Any:
+        return ufunc_call(ufunc, (x1, x2), out, where, dtype)
+
+    function.__name__ = ufunc.__name__
+    function.__doc__ = f"``numpy.{ufunc.__name__}`` as a library call."
+    return ApiFunction(ufunc.__name__, function, ("x1", "x2", "out", "where"), False, ufunc)
+
+
 FUNCTIONS: tuple[ApiFunction, ...] = (
+    _shift(np.left_shift),
+    _shift(np.right_shift),
     _f("sort", _along("sort"), ("a",)),
     _f("argsort", _along("argsort"), ("a",)),
     _f("cumprod", cumprod, ("a", "out")),

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from tenferro.tracer.at import At
 
 
@@ -15,6 +17,10 @@ class ArrayMethods:
     """NumPy's operators and methods. Shapes, dtypes and errors are those of the functions of the same names."""
 
     __slots__ = ()
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        raise NotImplementedError
 
     def _call(self, name: str, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError
@@ -62,6 +68,8 @@ class ArrayMethods:
         return self._call("divmod", other, self)
 
     def __pow__(self, other: Any) -> Any:
+        if isinstance(other, int) and self.dtype.kind == "b" and other == 2:
+            return self._call("square", self)  # NumPy's operator does so, which gives int8 where power gives int64
         return self._call("power", self, other)
 
     def __rpow__(self, other: Any) -> Any:

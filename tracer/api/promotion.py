@@ -15,13 +15,14 @@ from tenferro.tracer.dims import Extent, shape_text
 from tenferro.tracer.errors import DtypeError, ShapeError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.ops import pointwise
-from tenferro.tracer.program import Literal, Operand
+from tenferro.tracer.program import Literal, Operand, Value
 from tenferro.tracer.trace import Trace
 
 Dtype = np.dtype[Any]
 Key = Any  # a dtype, or int, float, complex for what is weak
 Shape = tuple[Extent, ...]
 
+_INT64 = np.iinfo(np.int64)
 _SAMPLES: dict[type, Any] = {int: 0, float: 0.0, complex: 0j}
 _DEFAULTS: dict[type, Dtype] = {int: np.dtype("i8"), float: np.dtype("f8"), complex: np.dtype("c16")}
 _resolved: dict[tuple[Any, ...], tuple[Dtype, ...]] = {}
@@ -75,13 +76,33 @@ def all_weak(keys: Sequence[Key]) -> bool:
 
 def converted(trace: Trace, x: Operand, dtype: Dtype, name: str) -> Operand:
     """``x`` in the dtype; an OverflowError where a Python int does not fit, as in NumPy."""
-    if x.type.dtype == dtype:
-        return x
-    if isinstance(x, Literal) and type(x.value) is int and dtype.kind in "iu":
-        info = np.iinfo(dtype)
-        if not info.min <= x.value <= info.max:
-            raise OverflowError(f"{name}: Python integer {x.value} out of bounds for {dtype.name}{at(user_line())}")
+    if isinstance(x, Value):
+        return x if x.type.dtype == dtype else build.convert(trace, x, dtype)
+    if beyond(trace, x, dtype):
+        number = x.value if isinstance(x, Literal) else trace.hint(x.expr)
+        raise OverflowError(
+            f"{name}: Python integer {number} out of bounds for {dtype.name}; an integer in the dtype's range, or an "
+            f"array of a wider dtype, is needed{at(user_line())}"
+        )
     return build.convert(trace, x, dtype)
+
+
+def beyond(trace: Trace, x: Operand, dtype: Dtype) -> int:
+    """1 where a Python int, a size or an int argument is above the integer dtype's range, -1 below it, else 0.
+
+    What holds for a symbol in this call becomes a guard."""
+    if dtype.kind not in "iu" or isinstance(x, Value):
+        return 0
+    info = np.iinfo(dtype)
+    if isinstance(x, Literal):
+        if type(x.value) is not int:
+            return 0
+        return -1 if x.value < info.min else int(x.value > info.max)
+    if x.dtype.kind not in "iu":
+        return 0
+    if info.min > _INT64.min and not trace.guard("<=", int(info.min), x.expr):
+        return -1
+    return int(info.max < _INT64.max and not trace.guard("<=", x.expr, int(info.max)))
 
 
 def same_shape(trace: Trace, a: Shape, b: Shape) -> bool:
@@ -89,6 +110,14 @@ def same_shape(trace: Trace, a: Shape, b: Shape) -> bool:
     if a is b or a == b:
         return True
     return bool(trace.unified) and tuple(map(trace.canonical, a)) == tuple(map(trace.canonical, b))
+
+
+def is_result_of(trace: Trace, joined: Shape, shape: Shape) -> bool:
+    """Whether a target of ``shape`` takes a result of shape ``joined``; equalities that no leaf stands for are
+    guards."""
+    if len(joined) != len(shape):
+        return False
+    return all(trace.guard("==", a, b) for a, b in zip(joined, shape, strict=True))
 
 
 def broadcast_shapes(trace: Trace, name: str, shapes: Sequence[Shape]) -> Shape:

@@ -14,7 +14,7 @@ from tenferro.tracer import build
 from tenferro.tracer.api.creation import dtype_of
 from tenferro.tracer.api.deliver import deliver, new
 from tenferro.tracer.api.layout import axes_of, axis_of, ravel
-from tenferro.tracer.api.promotion import aligned, as_bool, broadcast_shapes
+from tenferro.tracer.api.promotion import aligned, as_bool, broadcast_shapes, converted
 from tenferro.tracer.api.record import ApiFunction
 from tenferro.tracer.dims import Extent, is_runtime, maximum, product, sub
 from tenferro.tracer.errors import DtypeError, ShapeError, TraceError
@@ -74,7 +74,7 @@ def sum_(
         return any_(new(trace, value), axis, out, keepdims)
     total: Operand = trace.emit1(reductions.sum_, value, axes=axes, keepdims=_flag(keepdims))
     if _given(initial):
-        total = trace.emit1(p.add, total, build.convert(trace, operand(trace, initial, "sum")[0], target))
+        total = trace.emit1(p.add, total, converted(trace, operand(trace, initial, "sum")[0], target, "sum"))
     return deliver(trace, "sum", total, out)
 
 
@@ -194,14 +194,14 @@ def _extreme(name: str, op: Op, fold: Op, a: Any, axis: Any, out: Any, keepdims:
     shape = value.type.shape
     if _given(initial) and not all(trace.guard("<", 0, shape[k]) for k in axes):
         kept = reductions.reduced_shape(shape, axes, _flag(keepdims))
-        start = build.convert(trace, operand(trace, initial, name)[0], value.type.dtype)
+        start = converted(trace, operand(trace, initial, name)[0], value.type.dtype, name)
         return deliver(trace, name, build.broadcast(trace, start, kept), out)
     if not _require_elements(trace, name, shape, axes):
         kept = reductions.reduced_shape(shape, axes, _flag(keepdims))
         return deliver(trace, name, build.broadcast(trace, build.literal(0, array.dtype), kept), out)
     found: Operand = trace.emit1(op, value, axes=axes, keepdims=_flag(keepdims))
     if _given(initial):
-        found = trace.emit1(fold, found, build.convert(trace, operand(trace, initial, name)[0], value.type.dtype))
+        found = trace.emit1(fold, found, converted(trace, operand(trace, initial, name)[0], value.type.dtype, name))
     return deliver(trace, name, found, out)
 
 
