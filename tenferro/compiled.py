@@ -82,6 +82,7 @@ class Compiled:
         self.runtime = runtime
         self.engines = (engine,)
         self.used = 0
+        self.number = 0  # of the trace that made it
         self.guard: Predicate = compile_guards(program.guards)
         self.has_late = not captures.is_empty or bool(traced.constants)
         self._wrap = wrap
@@ -105,6 +106,12 @@ class Compiled:
         signature = signature_of(self.program)
         self.prepared = self.runtime.prepare(self.program, signature, [target_of(self.engines[0])])
         return self.prepared
+
+    @property
+    def compile_ms(self) -> float:
+        """Native compile time so far; 0 on an engine that compiles nothing."""
+        table = getattr(self.prepared.executable, "table", None)
+        return 1e3 * sum(k.compile_seconds for k in table.kernels()) if table is not None else 0.0
 
     def late(self, receiver: Any) -> Late | None:
         """The inputs behind the arguments; None where what was captured is no longer what was traced."""

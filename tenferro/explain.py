@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from tenferro.guards import environment, holds, in_words
 from tenferro.tracer import dims
-from tenferro.tracer.lines import SourceLine
+from tenferro.tracer.lines import SourceLine, at
+from tenferro.tracer.program import SemanticProgram, ShapeGuard
 from tenferro.tracer.signature import ArgumentLeaf, BoundCall
 
 if TYPE_CHECKING:
@@ -18,7 +19,11 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class TraceRecord:
     """One trace: what made it necessary, the line of the user's code that the reason stands at (None where it is the
-    call itself), and what it cost in milliseconds."""
+    call itself), and what it cost in milliseconds.
+
+    ``trace_ms``: the function's Python code, run once on symbols. ``prepare_ms``: passes, fusion and the plan.
+    ``compile_ms``: LLVM, so far; kernels are compiled when they are first run, and again, better, when it pays.
+    ``guards``: what a call is checked for before the program serves it."""
 
     number: int
     reason: str
@@ -27,13 +32,27 @@ class TraceRecord:
     prepare_ms: float
     operations: int
     guards: tuple[str, ...]
+    compile_ms: float = 0.0
+    kernels: int = 0
 
     def __str__(self) -> str:
         where = f" (at {self.line})" if self.line is not None else ""
-        cost = f"trace {self.trace_ms:.1f} ms, prepare {self.prepare_ms:.1f} ms, {self.operations} operations"
-        lines = [f"{self.number}. {self.reason}{where}", f"   {cost}"]
+        cost = (
+            f"trace {self.trace_ms:.1f} ms, prepare {self.prepare_ms:.1f} ms, compile {self.compile_ms:.1f} ms so far"
+        )
+        made = f"{_counted(self.operations, 'operation')}, {_counted(self.kernels, 'kernel')}"
+        lines = [f"{self.number}. {self.reason}{where}", f"   {cost}; {made}"]
         lines += [f"   holds while {g}" for g in self.guards]
         return "\n".join(lines)
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+LEGEND = (
+    "(trace: your Python code, once, on symbols; prepare: passes and fusion; compile: LLVM, as kernels are first run)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +66,17 @@ class Explanation:
 
     def __str__(self) -> str:
         head = f"{self.name}: traces {len(self.traces)}, programs kept {self.programs}, calls served {self.hits}"
-        return "\n".join([head, *map(str, self.traces)])
+        return "\n".join([head, *map(str, self.traces), *([LEGEND] if self.traces else [])])
 
     __repr__ = __str__
 
 
 @dataclass(frozen=True, slots=True)
 class CacheInfo:
-    """Counts of one jitted function. ``programs`` are kept now; ``compiles`` counts traces ever made; ``hits`` the
-    calls that needed none; ``kernels`` and ``kernel_bytes`` are the machine code of the kept programs."""
+    """Counts of one jitted function.
+
+    programs: kept now, at most 64. compiles: traces ever made. hits: calls, and looks inside, that needed no trace.
+    kernels, kernel_bytes: machine code of the kept programs, layout variants included."""
 
     programs: int
     compiles: int
@@ -102,7 +123,7 @@ def reason_for(
 def _failing(call: BoundCall, program: Compiled) -> tuple[str, SourceLine | None]:
     failing = program.captures.failing(call.receiver)
     if failing is not None:
-        return failing.failure, failing.line
+        return failing.failure(call.receiver), failing.line
     late = program.late(call.receiver)
     if late is None:
         return "a captured array has another class, dtype or rank", None
@@ -112,6 +133,14 @@ def _failing(call: BoundCall, program: Compiled) -> tuple[str, SourceLine | None
             values = ", ".join(f"{in_words(str(x), program.program)} is {env[x]}" for x in _leaves(guard))
             return f"{in_words(str(guard), program.program)} holds no longer: {values}", guard.line
     return "the program was dropped", None
+
+
+def guard_text(guard: ShapeGuard, program: SemanticProgram) -> str:
+    """The guard in the user's words, with its line."""
+    text = in_words(str(guard), program) + at(guard.line)
+    if guard.asked != "len":
+        return text
+    return f"{text} (len pins the size; {in_words(str(_leaves(guard)[0]), program)} does not)"
 
 
 def _leaves(guard: Any) -> list[dims.Leaf]:

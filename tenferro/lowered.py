@@ -41,7 +41,7 @@ def _name(step: Step) -> str:
             return str(instruction.op.name)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Lowered:
     """The stages of one program for the sizes of one call."""
 
@@ -97,6 +97,14 @@ class Lowered:
 
     def __str__(self) -> str:
         return self.as_text("regions")
+
+    def __repr__(self) -> str:
+        operations, regions = len(self.program.operations), len(self.regions)
+        calls = sum(isinstance(s, CallStep) for s in self.plan.steps)
+        return (
+            f"<lowered {self.program.name}: operations {operations}, regions {regions}, calls {calls}, "
+            f"peak {memory(self.plan).bytes(self.env)} bytes; as_text(stage), memory()>"
+        )
 
 
 def _step_text(step: Step) -> str:

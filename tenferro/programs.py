@@ -13,7 +13,7 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,8 +21,7 @@ import numpy as np
 from tenferro.array import Array, wrap
 from tenferro.compiled import Compiled
 from tenferro.engines.engine import Engine
-from tenferro.explain import CacheInfo, Explanation, TraceRecord, describe, reason_for
-from tenferro.guards import in_words
+from tenferro.explain import CacheInfo, Explanation, TraceRecord, describe, guard_text, reason_for
 from tenferro.lowered import Lowered
 from tenferro.runtime import default_runtime
 from tenferro.tracer.capture_guards import NO_CAPTURES, Captures
@@ -115,7 +114,7 @@ class Programs:
         found = _fit(compiled, call)
         if found is None:
             raise LoweringError(f"{self._name}: a captured array was replaced while the function was traced")
-        guards = [in_words(str(g), compiled.program) + at(g.line) for g in compiled.program.guards]
+        guards = [guard_text(g, compiled.program) for g in compiled.program.guards]
         record = TraceRecord(
             len(self._traces) + 1, reason, line, (traced - started) * 1e3, (prepared - traced) * 1e3,
             len(compiled.program.operations), (*guards, *(g.text + at(g.line) for g in reads.guards)),
@@ -161,7 +160,7 @@ class Programs:
 
     def _keep(self, key: Hashable, call: BoundCall, compiled: Compiled, record: TraceRecord) -> None:
         self._evict()
-        compiled.used = self.hits
+        compiled.used, compiled.number = self.hits, record.number
         self._kept[key] = (compiled, *self._kept.get(key, ()))
         self._described[key] = describe(call)
         self._traces.append(record)
@@ -183,6 +182,7 @@ class Programs:
             return
         _, key, oldest = min(every, key=lambda item: item[0])
         self.evictions += 1
+        self._traces[oldest.number - 1] = self._record(oldest)
         left = tuple(c for c in self._kept[key] if c is not oldest)
         if left:
             self._kept[key] = left
@@ -192,8 +192,14 @@ class Programs:
     def explain(self) -> Explanation:
         """For each trace: what was new, at which line, and what it cost."""
         with self._lock:
-            count = sum(len(group) for group in self._kept.values())
-            return Explanation(self._name, tuple(self._traces), count, self.hits)
+            kept = {c.number: c for group in self._kept.values() for c in group}
+            traces = tuple(self._record(kept[t.number]) if t.number in kept else t for t in self._traces)
+            return Explanation(self._name, traces, len(kept), self.hits)
+
+    def _record(self, compiled: Compiled) -> TraceRecord:
+        """The program's record with what has been compiled so far."""
+        kernels = compiled.prepared.executable.kernels
+        return replace(self._traces[compiled.number - 1], compile_ms=compiled.compile_ms, kernels=kernels)
 
     def cache_info(self) -> CacheInfo:
         """Programs kept, traces made, calls served, and the machine code behind them."""

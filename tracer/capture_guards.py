@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, TypeAlias
+
+import numpy as np
 
 from tenferro.tracer.lines import SourceLine
 from tenferro.tracer.places import Held, Place, Self, read
@@ -33,12 +36,22 @@ class Guard:
             case _:
                 return f"{self.place.text} == {self.value!r}"
 
-    @property
-    def failure(self) -> str:
-        """What to say where it does not hold."""
-        if self.relation == "contents":
-            return f"the contents of {self.place.text}, asked for by {self.asked}, have changed"
-        return f"{self.text} holds no longer"
+    def failure(self, receiver: Any) -> str:
+        """What to say where it does not hold: what was there and what is there now."""
+        name = self.place.text
+        try:
+            value = read(self.place, receiver)
+        except (LookupError, AttributeError, ValueError, TypeError):
+            return f"{name} is there no longer"
+        match self.relation:
+            case "contents":
+                return f"the contents of {name}, asked for by {self.asked}, have changed"
+            case "length" if hasattr(value, "__len__"):
+                return f"len({name}) was {self.value}, is {len(value)}"
+            case "equals":
+                return f"{name} was {self.value!r}, is {_short(value)}; pass it as an argument to keep one program"
+            case _:
+                return f"{name} is another object now"
 
     def holds(self, receiver: Any) -> bool:
         try:
@@ -54,6 +67,12 @@ class Guard:
                 return value is self.value
             case _:
                 return same_scalar(value, self.value)
+
+
+def _short(value: Any) -> str:
+    """The value as text; of an array or an object, the class."""
+    is_scalar = isinstance(value, int | float | complex | str | bytes | Enum | np.generic | np.dtype | None)
+    return repr(value) if is_scalar else f"of class {type(value).__qualname__}"
 
 
 def same_scalar(a: Any, b: Any) -> bool:

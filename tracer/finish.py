@@ -40,6 +40,7 @@ class Renaming:
         self._types: dict[int, tuple[ArrayType, ArrayType]] = {}
         self._extents: dict[DimExpr, Extent] = {}
         self.changes = bool(trace.late or trace.unified)
+        self._names = {v.id: trace.names[key] for key, (v, _) in trace.captured.items() if key in trace.names}
 
     def id(self, old: int) -> int:
         if old < 0:
@@ -106,7 +107,8 @@ class Renaming:
         )
 
     def input(self, old: ProgramInput) -> ProgramInput:
-        return ProgramInput(self.value(old.value), old.kind, old.name)
+        name = self._names.get(old.value.id, old.name)
+        return ProgramInput(self.value(old.value), old.kind, name.removeprefix("captured array "))
 
 
 def _has_sizes(value: Any) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal as OneOf, TypeAlias
 
@@ -172,13 +172,15 @@ class ProgramInput:
 
 @dataclass(frozen=True, slots=True)
 class ShapeGuard:
-    """What the trace assumed of sizes: ``(lhs relation rhs) == holds``, at a line."""
+    """What the trace assumed of sizes: ``(lhs relation rhs) == holds``, at a line. ``asked``: the function that needed
+    the number, for texts."""
 
     relation: OneOf["==", "<", "<="]
     lhs: Extent
     rhs: Extent
     holds: bool
     line: SourceLine | None = None
+    asked: str = field(default="", compare=False)
 
     def __str__(self) -> str:
         relation = self.relation if self.holds else {"==": "!=", "<": ">=", "<=": ">"}[self.relation]

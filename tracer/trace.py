@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Hashable, Sequence
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any, Literal as OneOf
 
 import numpy as np
@@ -335,7 +336,10 @@ class Trace:
             raise TraceError(
                 f"{what}: a size known only when the program runs; a size known before is needed{at(user_line())}"
             )
+        known = len(self.guards)
         self.guard("==", extent, value)
+        for k in range(known, len(self.guards)):
+            self.guards[k] = replace(self.guards[k], asked=what)
         return value
 
 
