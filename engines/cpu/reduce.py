@@ -22,7 +22,8 @@ from tenferro.lowering.tree import CHUNK_STEPS, lanes as tree_lanes
 from tenferro.tracer import scalar
 from tenferro.tracer.scalar.builder import Complex
 
-F64, INT64, BOOL = np.dtype(np.float64), elements.INT64, elements.BOOL
+F16, F32, F64 = (np.dtype(f"f{n}") for n in (2, 4, 8))
+INT32, INT64, BOOL = np.dtype(np.int32), elements.INT64, elements.BOOL
 WORD = 8
 
 
@@ -70,7 +71,7 @@ class Accumulator:
             return [(part, width)] * (2 if self.dtype.kind == "c" else 1)
         if self.kind in ("max", "min"):
             return [(part, lanes)] * (2 if self.dtype.kind == "c" else 1)
-        return [(self.dtype, lanes), (INT64, lanes)]
+        return [(self.dtype, lanes), (INT32, lanes)]
 
     def carried(self) -> list[tuple[str, str]]:
         """LLVM types and initial values."""
@@ -90,7 +91,8 @@ class Accumulator:
         return identity.real if position == 0 else -1
 
     def step(self, accs: Sequence[str], value: Value, active: str, index: str) -> list[str]:
-        """The carried values after one vector; ``active`` masks its lanes, ``index`` numbers them."""
+        """The carried values after one vector; ``active`` masks its lanes, ``index`` numbers them from the chunk's first
+        element, in 32 bits."""
         b = self.builder
         if self.kind == "sum":
             values = [value.re, value.im] if isinstance(value, Complex) else [value]
@@ -100,9 +102,9 @@ class Accumulator:
             masked = scalar.where(b, Vec(active, BOOL), value, identity)
             combined = _extreme(b, self.kind, self._value(accs), masked)
             return [combined.re.text, combined.im.text] if isinstance(combined, Complex) else [combined.text]
-        best, place = Vec(accs[0], self.dtype), Vec(accs[1], INT64)
-        better = b.and_(Vec(active, BOOL), b.or_(b.lt(place, b.const(0, INT64)), _beats(b, self.kind, value, best)))
-        return [b.select(better, value, best).text, b.select(better, Vec(index, INT64), place).text]
+        best, place = Vec(accs[0], self.dtype), Vec(accs[1], INT32)
+        better = b.and_(Vec(active, BOOL), b.or_(b.lt(place, b.const(0, INT32)), _beats(b, self.kind, value, best)))
+        return [b.select(better, value, best).text, b.select(better, Vec(index, INT32), place).text]
 
     def _value(self, accs: Sequence[str]) -> Value:
         if self.dtype.kind == "c":
@@ -125,19 +127,26 @@ class Accumulator:
             acc = code.emit(f"{name} <{width} x {element}> {acc}, {piece}")
         return acc
 
-    def finish(self, accs: Sequence[str]) -> list[Vec]:
-        """Halve the lanes to one: the chunk's words as scalars."""
+    def finish(self, accs: Sequence[str], first: str) -> list[Vec]:
+        """Halve the lanes to one: the chunk's words as scalars. ``first`` is the row index of its first element."""
         width = self.parts[0][1]
         current = [Vec(a, d) for a, (d, _) in zip(accs, self.parts, strict=True)]
         while width > 1:
             half = width // 2
             low = [self._half(v, width, 0) for v in current]
             high = [self._half(v, width, half) for v in current]
-            current = combine(
-                CodeBuilder(self.builder.module, half, False, self.code), self.kind, self.dtype, low, high
-            )
+            narrow = CodeBuilder(self.builder.module, half, False, self.code)
+            current = combine(narrow, self.kind, self.dtype, low, high)
             width = half
+        if self.kind in ("argmax", "argmin"):
+            current[1] = self._in_row(current[1], first)
         return current
+
+    def _in_row(self, place: Vec, first: str) -> Vec:
+        """An index in the chunk as an index in the row; −1 stays."""
+        wide = self.code.emit(f"sext i32 {place.text} to i64")
+        none = self.code.compare("slt", wide, 0)
+        return Vec(self.code.emit(f"select i1 {none}, i64 -1, i64 {self.code.add(wide, first)}"), INT64)
 
     def _half(self, value: Vec, width: int, first: int) -> Vec:
         element = elements.value_type(1, value.dtype)
@@ -156,7 +165,7 @@ def combine(b: CodeBuilder, kind: str, dtype: np.dtype[Any], x: Sequence[Vec], y
             result = _extreme(b, kind, Complex(*x), Complex(*y))
             return [result.re, result.im]
         return [_extreme(b, kind, x[0], y[0])]
-    zero = b.const(0, INT64)
+    zero = b.const(0, y[1].dtype)
     beats = _beats(b, kind, y[0], x[0])
     ties = b.and_(b.not_(_beats(b, kind, x[0], y[0])), b.lt(y[1], x[1]))
     better = b.and_(b.le(zero, y[1]), b.or_(b.lt(x[1], zero), b.or_(beats, ties)))
@@ -169,11 +178,15 @@ def _extreme(b: CodeBuilder, kind: str, x: Value, y: Value) -> Value:
 
 def _beats(b: CodeBuilder, kind: str, x: Vec, y: Vec) -> Vec:
     """x goes before y strictly: it is better, or it is a NaN and y is none."""
-    better: Vec = scalar.less(b, y, x) if kind == "argmax" else scalar.less(b, x, y)
     if x.dtype.kind != "f":
+        better: Vec = scalar.less(b, y, x) if kind == "argmax" else scalar.less(b, x, y)
         return better
-    x_nan, y_nan = scalar.not_equal(b, x, x), scalar.not_equal(b, y, y)
-    return b.or_(b.and_(better, b.not_(y_nan)), b.and_(x_nan, b.not_(y_nan)))
+    if x.dtype == F16:
+        x, y = b.convert(x, F32), b.convert(y, F32)
+    # Greater or unordered, where y is no NaN: two comparisons.
+    predicate = "ugt" if kind == "argmax" else "ult"
+    beyond = b.emit(f"fcmp {predicate} {b.type_of(x.dtype)} {x.text}, {y.text}", BOOL)
+    return b.and_(beyond, b.eq(y, y))
 
 
 def store_word(code: Code, value: Vec, place: str) -> None:

@@ -71,7 +71,7 @@ class PassFunction:
         reduces = list(self.one.reduces)
         accumulators = {r: self._accumulator(r, second=False) for r in reduces}
         finals = self._sweep(self.one.nodes, accumulators, length, stores=True)
-        part_words: dict[int, list[Vec]] = {r: a.finish(finals[r]) for r, a in accumulators.items()}
+        part_words: dict[int, list[Vec]] = {r: a.finish(finals[r], "%e0") for r, a in accumulators.items()}
         moments = [r for r in reduces if self._node(r).kind == "moments"]
         if moments:
             part_words.update(self._second_moments(moments, part_words, length))
@@ -202,7 +202,7 @@ class PassFunction:
                 if centres is not None:
                     deviation = self.builder.sub(value, centres[r])
                     value = self.builder.mul(deviation, deviation)
-                result += a.step(held, value, active or "", self._lane_index(i))
+                result += a.step(held, value, active or "", self._local_index(i) if a.kind[:3] == "arg" else "")
             self._copy_out(i, left, writes)
             return result
 
@@ -270,6 +270,13 @@ class PassFunction:
                 code.do(f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {stream.pad}, i64 {count}, i1 false)")
 
         code.when(code.compare("slt", left, self.kernel.lanes), copy)
+
+    def _local_index(self, i: str) -> str:
+        """Index in the stretch per lane, in 32 bits: half the registers."""
+        code, lanes = self.code, self.kernel.lanes
+        start = elements.splat_text(code, code.emit(f"trunc i64 {i} to i32"), lanes, "i32")
+        kind = elements.vector(lanes, "i32")
+        return code.emit(f"add {kind} {start}, {elements.lane_numbers(lanes, 'i32')}")
 
     def _lane_index(self, i: str) -> str:
         """Row index per lane."""
@@ -347,7 +354,7 @@ class PassFunction:
         finals = self._sweep(needed, accumulators, length, stores=False, centres=spread)
         found: dict[int, list[Vec]] = {}
         for r in moments:
-            pair = [centres[r], accumulators[r].finish(finals[r])[0]]
+            pair = [centres[r], accumulators[r].finish(finals[r], "%e0")[0]]
             found[r] = [v if v.dtype == F64 else scalar.convert(v, F64) for v in pair]
         return found
 
