@@ -91,8 +91,8 @@ class Accumulator:
         return identity.real if position == 0 else -1
 
     def step(self, accs: Sequence[str], value: Value, active: str, index: str) -> list[str]:
-        """The carried values after one vector; ``active`` masks its lanes, ``index`` numbers them from the chunk's first
-        element, in 32 bits."""
+        """The carried values after one vector; ``active`` masks its lanes, ``index`` numbers them from the first one
+        of the chunk, in 32 bits."""
         b = self.builder
         if self.kind == "sum":
             values = [value.re, value.im] if isinstance(value, Complex) else [value]

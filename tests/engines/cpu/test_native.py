@@ -294,7 +294,7 @@ def test_flush_to_zero_of_others_changes_nothing_and_stays(kernels, workers):
 
 
 INTERRUPTED = """
-import sys, time
+import signal, sys, time
 import numpy as np
 from tenferro.engines.cpu import memory, native, threads
 from tenferro.engines.cpu.toolchain import compile_text
@@ -327,6 +327,7 @@ mark = native.Block(heavy=heavy)
 mark.add_patch(0, mark.add_launch(library.address("mark"), 1, 1, [0, 0]), 1)
 with threads.threads(workers):
     count = threads.count()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job inherits it ignored
     print("ready", flush=True)
     try:
         enter(address, count)
@@ -344,6 +345,8 @@ def test_ctrl_c_ends_a_long_loop(heavy, workers):
     process = subprocess.Popen(
         [sys.executable, "-c", INTERRUPTED, heavy, str(workers)], stdout=subprocess.PIPE, text=True
     )
+    watchdog = threading.Timer(60, process.kill)
+    watchdog.start()
     try:
         assert process.stdout.readline() == "ready\n"
         time.sleep(0.15)
@@ -353,6 +356,7 @@ def test_ctrl_c_ends_a_long_loop(heavy, workers):
         assert process.stdout.readline() == "done\n"
         assert process.wait(20) == 0
     finally:
+        watchdog.cancel()
         process.kill()
         process.stdout.close()
     assert seconds < 0.1
