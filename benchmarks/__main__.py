@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     made.add_argument("--cases", default="", help="comma-separated; default: all but compile_9000")
-    made.add_argument("--peers", default="", help="comma-separated; default: every installed one")
+    made.add_argument("--peers", default="", help="comma-separated, beside tenferro; default: every installed one")
     made.add_argument("--dtype", default="float32,float64", help="float32,float64")
     made.add_argument("--size-scale", type=float, default=1.0, help="multiplies the number of elements")
     made.add_argument("--seconds", type=float, default=1.5, help="time for each case and peer, at least 5 rounds")
@@ -56,7 +56,7 @@ def chosen_cases(text: str) -> list[Case]:
 def chosen_peers(text: str, threads: int) -> list[Peer]:
     from benchmarks.peers import PEERS, load
 
-    names = [n for n in text.split(",") if n] or list(PEERS)
+    names = list(dict.fromkeys(["tenferro", *(n for n in text.split(",") if n)])) if text else list(PEERS)
     unknown = [n for n in names if n not in PEERS]
     if unknown:
         raise SystemExit(f"benchmarks: no peer {', '.join(unknown)}; there are {', '.join(PEERS)}")

@@ -74,6 +74,13 @@ def best_ms(function: Callable[[Any], Any], image: Any) -> float:
     return min(times) * 1e3
 
 
+REGION_LEGEND = """  s0, s1, … are arrays (slots): arguments first, then what the program makes; v0, v1, … values of one element
+  o marks what is computed once for each row or for the whole region: results of reductions, and numbers made of them
+  s5! in a call line: its last use, so that its memory may be taken over; s7 = v5 is a store"""
+MEMORY_LEGEND = """  peak is the most memory that a run holds beyond its inputs, as a number for this call and a formula for every size
+  without reuse is what it would take if no buffer were freed"""
+
+
 def heading(text: str) -> None:
     print(f"\n== {text}")
 
@@ -95,9 +102,11 @@ def main() -> int:
     print(lowered.as_text("program"))
     heading("regions")
     print(lowered.as_text("regions"))
+    print(REGION_LEGEND)
     info = mapped.cache_info()
     heading("machine code")
     print(f"{info.kernels} kernels, {info.kernel_bytes} bytes; {lowered.memory()}")
+    print(MEMORY_LEGEND)
     print(mapped.explain())
 
     heading("check")

@@ -23,6 +23,8 @@ def run(*arguments: str, seconds: int = 300) -> str:
 def test_main_job():
     printed = run("-m", "tenferro")
     assert "NumPy" in printed
+    for sign in ("  s0, s1, … are", "  o marks", "  peak is"):
+        assert sum(line.startswith(sign) for line in printed.splitlines()) == 1, sign
 
 
 def test_quickstart():
@@ -72,11 +74,11 @@ def test_photo_pictures_are_what_they_claim(photos: tuple[Path, str], photo: str
 
 
 def test_benchmarks_run(tmp_path: Path):
-    """Every array case at a small size, and the report made from its JSON."""
+    """Every array case at a small size, and the report made from its JSON; tenferro itself always takes part."""
     results, page = tmp_path / "results.json", tmp_path / "page.md"
     array_cases = "axpy,gelu,log_return,where_chain,complex_mul,call,expsum,softmax,softmax_long,softmax_axis0,"
     array_cases += "layer_norm,var_all,sum_axis0,mask_sum,heat,x_plus_xT"
-    common = ["-m", "benchmarks", "--peers", "tenferro,numpy", "--size-scale", "0.0005", "--seconds", "0.01"]
+    common = ["-m", "benchmarks", "--peers", "numpy", "--size-scale", "0.0005", "--seconds", "0.01"]
     printed = run(*common, "--cases", array_cases, "--json", str(results), "--markdown", str(page))
     found = json.loads(results.read_text())["results"]
     assert {(r["case"], r["peer"], r["status"]) for r in found if r["peer"] == "tenferro"} == {
