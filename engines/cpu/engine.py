@@ -223,7 +223,7 @@ class CpuExecutable(Executable):
 
     def kernel_texts(self) -> dict[str, dict[str, str]]:
         found: dict[str, dict[str, str]] = {}
-        for name, kernel in self.table.texts():
+        for name, kernel in self.table.named():
             level = max(kernel.libraries, default=FAST)
             texts = {"llvm": kernel.text(level)}
             if kernel.libraries:

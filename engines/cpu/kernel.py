@@ -10,8 +10,9 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
+from typing import assert_never
 
 from tenferro.engines.cpu.columns import ColumnKernel
 from tenferro.engines.cpu.layout import Variant
@@ -19,7 +20,9 @@ from tenferro.engines.cpu.rows import RowKernel
 from tenferro.engines.cpu.toolchain import Library, Target, compile_text, host_target
 from tenferro.engines.cpu.vector_builder import ModuleText
 from tenferro.engines.cpu.writer import KernelWriter, is_small
-from tenferro.lowering.region import Region
+from tenferro.lowering.region import Apply, Gather, Iota, Load, Reduce, Region, Uniform, Valid
+from tenferro.tracer.op import Pointwise
+from tenferro.tracer.program import Literal
 
 FAST, GOOD = 0, 2
 """Code generation levels: quick to compile, quick to run."""
@@ -106,13 +109,39 @@ class Kernel:
         return max((x.code_bytes for x in self.libraries.values()), default=0)
 
 
+def likeness(region: Region) -> tuple[Hashable, ...]:
+    """What the text of a region's kernel depends on. Slots, index maps and sizes are parameters, so that the steps of
+    an unrolled loop share one kernel; the operation's number is text where it may be reported."""
+    nodes: list[Hashable] = []
+    for node in region.nodes:
+        match node:
+            case Load(windows=windows, dtype=dtype, outer=outer):
+                nodes.append(("load", tuple((w.axis, w.step) for w in windows), dtype, outer))
+            case Valid(windows=windows):
+                nodes.append(("valid", tuple((w.axis, w.step) for w in windows)))
+            case Gather(axis=axis, index=index, index_rank=rank, dtype=dtype, operation=operation):
+                nodes.append(("gather", axis, index, rank, dtype, operation))
+            case Iota(axis=axis, outer=outer):
+                nodes.append(("iota", axis, outer))
+            case Uniform(operand=operand):
+                nodes.append(("uniform", operand if isinstance(operand, Literal) else operand.dtype))
+            case Apply(op=op, params=params, args=args, dtype=dtype, mask=mask, operation=operation):
+                is_checked = isinstance(op.form, Pointwise) and op.form.check is not None
+                nodes.append((op, params, args, dtype, mask, operation if is_checked else -1))
+            case Reduce(kind=kind, arg=arg, dtype=dtype):
+                nodes.append(("reduce", kind, arg, dtype))
+            case _:
+                assert_never(node)
+    return (len(region.space), region.row_axes, *nodes, *(("store", s.node, bool(s.views)) for s in region.stores))
+
+
 class KernelTable:
-    """The kernels of one executable, by region and variant. Thread-safe."""
+    """The kernels of one executable, by what their texts depend on. Thread-safe."""
 
     def __init__(self, target: Target | None = None) -> None:
         self._target = target
-        self._kernels: dict[tuple[int, Variant, tuple[tuple[int, int], ...]], Kernel] = {}
-        self._regions: list[Region] = []
+        self._kernels: dict[tuple[Hashable, Variant, tuple[tuple[int, int], ...]], Kernel] = {}
+        self._likenesses: dict[int, tuple[Region, Hashable]] = {}
         self._lock = threading.RLock()
 
     @property
@@ -120,18 +149,24 @@ class KernelTable:
         return self._target or host_target()
 
     def kernel(self, region: Region, variant: Variant, axis_loops: Mapping[int, int]) -> Kernel:
-        key = (id(region), variant, tuple(sorted(axis_loops.items())))
         with self._lock:
+            key = (self._likeness(region), variant, tuple(sorted(axis_loops.items())))
             found = self._kernels.get(key)
             if found is None:
                 found = self._kernels[key] = Kernel(region, variant, axis_loops, self.target)
-                self._regions.append(region)  # keeps the id in the key its own
             return found
+
+    def _likeness(self, region: Region) -> Hashable:
+        """Computed once per region; the region is kept, so that its id stays its own."""
+        known = self._likenesses.get(id(region))
+        if known is None:
+            known = self._likenesses[id(region)] = (region, likeness(region))
+        return known[1]
 
     def kernels(self) -> list[Kernel]:
         with self._lock:
             return list(self._kernels.values())
 
-    def texts(self) -> list[tuple[str, Kernel]]:
-        with self._lock:
-            return [(region.name, k) for region, k in zip(self._regions, self._kernels.values(), strict=True)]
+    def named(self) -> list[tuple[str, Kernel]]:
+        """Kernels under the name of the first region that they served."""
+        return [(k.region.name, k) for k in self.kernels()]
