@@ -74,10 +74,10 @@ def best_ms(function: Callable[[Any], Any], image: Any) -> float:
     return min(times) * 1e3
 
 
-REGION_LEGEND = """  s0, s1, … are arrays (slots): arguments first, then what the program makes; v0, v1, … values of one element
-  o marks what is computed once for each row or for the whole region: results of reductions, and numbers made of them
-  s5! in a call line: its last use, so that its memory may be taken over; s7 = v5 is a store"""
-MEMORY_LEGEND = """  peak is the most memory that a run holds beyond its inputs, as a number for this call and a formula for every size
+REGION_LEGEND = """  s0, s1, … are arrays (slots), arguments first; v0, v1, … are values of one element
+  o marks what is computed once for each row, or once: results of reductions, and numbers made of them
+  s5! in a call line is the last use, so that its memory may be taken over; s7 = v5 is a store"""
+MEMORY_LEGEND = """  peak is the most memory that a run holds beyond its inputs: here, and as a formula for every size
   without reuse is what it would take if no buffer were freed"""
 
 
