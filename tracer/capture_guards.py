@@ -19,7 +19,7 @@ class Guard:
     """One assumption about a reachable value; ``text`` is for explain()."""
 
     place: Place
-    relation: str  # "equals", "is", "length", "contents"
+    relation: str  # "equals", "is", "length", "contents", "value", "shared" (value: the other place)
     value: Any
     asked: str = ""  # for contents: what asked for them
     line: SourceLine | None = None  # and where
@@ -33,6 +33,8 @@ class Guard:
                 return f"len({self.place.text}) == {self.value}"
             case "is":
                 return f"{self.place.text} is the same object"
+            case "shared":
+                return f"{self.place.text} is {self.value.text}"
             case _:
                 return f"{self.place.text} == {self.value!r}"
 
@@ -46,6 +48,8 @@ class Guard:
         match self.relation:
             case "contents":
                 return f"the contents of {name}, asked for by {self.asked}, have changed"
+            case "shared":
+                return f"{name} and {self.value.text} are one array no longer"
             case "length" if hasattr(value, "__len__"):
                 return f"len({name}) was {self.value}, is {len(value)}"
             case "equals":
@@ -62,7 +66,11 @@ class Guard:
             case "contents":
                 return bool(self.value.same(value))
             case "length":
-                return bool(len(value) == self.value)
+                return bool(hasattr(value, "__len__") and len(value) == self.value)
+            case "value":
+                return type(value) is type(self.value) and bool(value == self.value)
+            case "shared":
+                return value is read(self.value, receiver)
             case "is":
                 return value is self.value
             case _:
@@ -123,14 +131,17 @@ def reader_of(guards: Sequence[Guard], sources: Sequence[Source]) -> Reader:
     conditions = []
     for guard in guards:
         value = expressions.of(guard.place)
-        name = expressions.constant(guard.value)
+        is_shared = guard.relation == "shared"
+        name = expressions.of(guard.value) if is_shared else expressions.constant(guard.value)
         match guard.relation:
             case "contents":
                 conditions.append(f"{name}.same({value})")
             case "length":
                 conditions.append(f"len({value}) == {guard.value}")
-            case "is":
+            case "is" | "shared":
                 conditions.append(f"{value} is {name}")
+            case "value":
+                conditions.append(f"type(v := {value}) is type({name}) and v == {name}")
             case _:
                 conditions.append(f"((v := {value}) is {name} or same(v, {name}))")
     arrays = [expressions.of(s.place) if s.place is not None else expressions.constant(s.held) for s in sources]

@@ -11,10 +11,14 @@ import dis
 import functools
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
 from enum import Enum
+from fractions import Fraction
 from itertools import islice
-from types import CodeType, FunctionType, MemberDescriptorType, MethodType, ModuleType
+from types import BuiltinFunctionType, CodeType, FunctionType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -34,6 +38,9 @@ MAX_FOREIGN_BYTES = 1 << 16  # of arrays that no program can hold, compared at e
 
 _SCALARS = (bool, int, float, complex, str, bytes, type(None), Enum, np.generic, np.dtype)
 _PARTS = (tuple, list, dict)
+_CALLED = (np.ufunc, BuiltinFunctionType, type(np.concatenate))
+_VALUES = (slice, range, set, frozenset, Fraction, Decimal, date)
+"""Compared by value; copies are kept of what can change."""
 
 Generator: TypeAlias = np.random.Generator | np.random.RandomState
 
@@ -249,6 +256,7 @@ class Snapshot:
 
     scalars: dict[tuple[Any, ...], Any]
     lengths: dict[tuple[Any, ...], int]
+    values: dict[tuple[Any, ...], Any]
     generators: tuple[tuple[str, Generator, str], ...]
     found: tuple[Found, ...]
 
@@ -266,6 +274,7 @@ def snapshot(function: Callable[..., Any], receiver: Any = None) -> Snapshot:
     return Snapshot(
         {f.place.key: static_key(f.value) for f in found if _is_scalar(f.value)},
         {f.place.key: len(f.value) for f in found if isinstance(f.value, _PARTS)},
+        {f.place.key: copy(f.value) for f in found if isinstance(f.value, _VALUES)},
         tuple((f.place.text, f.value, _generator_state(f.value)) for f in found if _is_generator(f.value)),
         tuple(found),
     )
@@ -307,6 +316,12 @@ def captures(
             # A view that the function took: another array in that place must be viewed anew.
             guards.append(Guard(by_id[id(base)], "is", base))
     taken = {id(a) for a in arrays}
+    # One array under two names is one input: it is two when the names part.
+    guards += [
+        Guard(f.place, "shared", by_id[id(f.value)])
+        for f in found
+        if id(f.value) in taken and f.place.key != by_id[id(f.value)].key
+    ]
     guards += [_of_class(f) for f in found if id(f.value) not in taken and _is_class_array(f)]
     for a in asked:
         place = by_id.get(id(a.array), Place(Held(a.array), (), "an array made while tracing"))
@@ -341,13 +356,21 @@ def _guard(f: Found, before: Snapshot) -> Guard | None:
     if isinstance(f.value, _PARTS):
         unchanged = before.lengths.get(f.place.key) == len(f.value)
         return Guard(f.place, "length", len(f.value)) if unchanged else None
-    if isinstance(f.value, FunctionType):
+    if isinstance(f.value, (FunctionType, *_CALLED)) or _is_number_type(f.value):
         return Guard(f.place, "is", f.value)
+    if isinstance(f.value, _VALUES):
+        unchanged = before.values.get(f.place.key, _MISSING) == f.value
+        return Guard(f.place, "value", copy(f.value)) if unchanged else None
     if type(f.value) is np.ndarray and not is_supported(f.value.dtype):
         # No input of the program can hold strings and dates: what NumPy computes of them is the trace's.
         small = f.value.nbytes <= MAX_FOREIGN_BYTES and not f.value.dtype.hasobject
         return Guard(f.place, "contents", Contents.of(f.value), "NumPy") if small else None
     return None
+
+
+def _is_number_type(value: Any) -> bool:
+    """Whether a type stands for a dtype, as in ``x.astype(DT)``."""
+    return isinstance(value, type) and (issubclass(value, np.generic) or value in (bool, int, float, complex))
 
 
 _MISSING = object()
