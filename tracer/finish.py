@@ -7,7 +7,7 @@ they were: they are what is checked at a call.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -164,5 +164,28 @@ def finish(trace: Trace, outputs: list[Operand], aliases: list[int], renaming: R
         operations,
         tuple(renaming.operand(o) for o in outputs),
         tuple(renaming.alias(a) for a in aliases),
-        tuple(renaming.guard(g) for g in trace.guards),
+        tuple(renaming.guard(g) for g in _strongest(trace.guards)),
     )
+
+
+def _strongest(guards: Sequence[ShapeGuard]) -> list[ShapeGuard]:
+    """Of bounds on one size the narrowest: an unrolled loop over x[0], x[1], … asks for n > 0, n > 1, …"""
+    kept: dict[object, ShapeGuard] = {}
+    for k, guard in enumerate(guards):
+        is_bound = guard.relation != "==" and guard.holds
+        if is_bound and isinstance(guard.lhs, int):
+            key: object = (guard.relation, "above", guard.rhs)
+            is_narrower = key in kept and guard.lhs > _number(kept[key].lhs)
+        elif is_bound and isinstance(guard.rhs, int):
+            key = (guard.relation, "below", guard.lhs)
+            is_narrower = key in kept and guard.rhs < _number(kept[key].rhs)
+        else:
+            key, is_narrower = k, False
+        if key not in kept or is_narrower:
+            kept[key] = guard
+    return list(kept.values())
+
+
+def _number(extent: Extent) -> int:
+    assert isinstance(extent, int)
+    return extent
