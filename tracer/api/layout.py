@@ -51,12 +51,30 @@ def reshape(a: Any, /, shape: Any = None, order: str = "C", *, copy: bool | None
     if order not in ("C", "A"):
         raise TraceError(f"reshape: order {order!r}; 'C' is needed, x.T.reshape(…).T is the other{at(user_line())}")
     wanted = _target_shape(trace, array, newshape if shape is None else shape)
-    if copy or not array._contiguous:
+    if copy or not (array._contiguous or _splits_axes(array.type.shape, wanted)):
         if copy is False:
             raise ShapeError(f"reshape: the elements do not lie in row-major order; a copy is needed{at(user_line())}")
         value = build.copied(trace, array.read())
         return new_array(trace, build.reshape(trace, value, wanted))
     return array.view(Reshaped(wanted), wanted)
+
+
+def _splits_axes(shape: tuple[Extent, ...], wanted: tuple[Extent, ...]) -> bool:
+    """Whether each axis becomes axes of its own: then any strides serve, and NumPy's result is a view."""
+    targets = [n for n in wanted if n != 1]
+    position = 0
+    for n in shape:
+        if n == 1:
+            continue
+        covered: Extent = 1
+        while covered != n:
+            if position == len(targets):
+                return False
+            covered = mul(covered, targets[position])
+            position += 1
+            if isinstance(covered, int) and isinstance(n, int) and covered > n:
+                return False
+    return position == len(targets)
 
 
 def _target_shape(trace: Trace, array: TracedArray, shape: Any) -> tuple[Extent, ...]:
