@@ -27,6 +27,7 @@ from tenferro.tracer.errors import (
 if _TYPE_CHECKING:
     from tenferro import numpy as numpy, runtime as runtime
     from tenferro.runtime import default_runtime as default_runtime, list_engines as list_engines
+    from tenferro.tracer.config import ConfigError as ConfigError
 
 __version__ = "0.1.0"
 
@@ -37,6 +38,8 @@ def __getattr__(name: str) -> _Any:
 
     if name in ("numpy", "runtime"):
         return importlib.import_module(f"tenferro.{name}")
+    if name == "ConfigError":
+        return importlib.import_module("tenferro.tracer.config").ConfigError
     if name in ("default_runtime", "list_engines"):
         return getattr(importlib.import_module("tenferro.runtime"), name)
     raise AttributeError(f"module 'tenferro' has no attribute {name!r}")

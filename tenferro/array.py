@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenferro.tracer.api.methods import ArrayMethods
-from tenferro.tracer.errors import DtypeError, LoweringError
+from tenferro.tracer.errors import DtypeError, LoweringError, TraceError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.signature import AnyArray, as_native, register_wrapper
 from tenferro.tracer.trace import current_trace
@@ -28,7 +28,11 @@ class Array(ArrayMethods):
     __array_priority__ = 900.0
     _is_tenferro_array = True
 
-    def __init__(self, data: AnyArray, engine: Engine) -> None:
+    def __init__(self, data: AnyArray, engine: Engine | None = None) -> None:
+        if engine is None or not isinstance(data, np.ndarray):
+            raise TraceError(
+                f"Array: a {type(data).__name__}; the class is not called, tn.asarray(x) makes arrays{at(user_line())}"
+            )
         self._data = data
         self._engine = engine
 
@@ -182,6 +186,12 @@ class Array(ArrayMethods):
 
     def __imatmul__(self, other: Any) -> Array:
         return self._inplace("matmul", other)
+
+    def __ilshift__(self, other: Any) -> Array:
+        return self._inplace("left_shift", other)
+
+    def __irshift__(self, other: Any) -> Array:
+        return self._inplace("right_shift", other)
 
     def __iand__(self, other: Any) -> Array:
         return self._inplace("bitwise_and", other)

@@ -122,6 +122,7 @@ def _unwrapped(x: Any) -> Any:
 
 
 _functions: dict[str, EagerFunction] = {}
+_OF_MEMORY = frozenset({"may_share_memory", "shares_memory"})  # asked by NumPy before it works in place
 
 
 def _engine(args: tuple[Any, ...]) -> Engine | None:
@@ -145,6 +146,8 @@ def call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return record.function(*args, **kwargs)
     if name == "copyto":
         return _copyto(*args, **kwargs)
+    if name in _OF_MEMORY:
+        return record.reference(*map(_unwrapped, args), **{k: _unwrapped(v) for k, v in kwargs.items()})
     if record.view:
         return _view(record, args, kwargs)
     if not record.arrays:
@@ -232,9 +235,6 @@ def set_item(array: Array, key: Any, value: Any) -> None:
     array._data[_unwrapped(key)] = _converted(value, array.dtype)
 
 
-_ALIASES: dict[str, str] = {"amax": "max", "amin": "min", "concat": "concatenate", "permute_dims": "transpose"}
-
-
 def function_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """``__array_function__`` of tn.Array: a function of NumPy on at least one of them."""
     if current_trace() is not None:
@@ -242,12 +242,12 @@ def function_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: d
 
         return array_function(function, args, kwargs)
     found = BY_NUMPY.get(function)
-    name = found.name if found is not None else _ALIASES.get(function.__name__, function.__name__)
-    if name not in API:
+    if found is None:
+        name = f"{function.__module__}.{getattr(function, '__name__', function)}"
         raise TraceError(
-            f"numpy.{name}: not available on tn.Array; numpy.asarray(x) gives NumPy's own array{at(user_line())}"
+            f"{name}: not available on tn.Array; numpy.asarray(x) gives NumPy's own array{at(user_line())}"
         )
-    return call(name, args, kwargs)
+    return call(found.name, args, kwargs)
 
 
 def _copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:

@@ -7,7 +7,13 @@ tells the cases apart.
 from __future__ import annotations
 
 import dis
+import linecache
+import re
+import sys
+from types import FrameType
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from tenferro.tracer.errors import CheckError, LeakError, MutationError, TraceError
 from tenferro.tracer.lines import at, user_frame, user_line
@@ -28,11 +34,24 @@ _CURES = {
 }
 
 
+_LOOP_CURE = "keep the while loop outside and jit its body, or run a fixed number of steps with numpy.where"
+
+
 def concrete(asked: str) -> TraceError | MutationError:
     """Python asked for a number of a traced value; NumPy does so too when it stores one element."""
     if _user_instruction() == "store":
         return untraced_use()
-    return TraceError(f"{asked}: of a traced value, which has no elements yet; {_CURES[asked]}{at(user_line())}")
+    cure = _LOOP_CURE if asked == "bool" and _is_while() else _CURES[asked]
+    return TraceError(f"{asked}: of a traced value, which has no elements yet; {cure}{at(user_line())}")
+
+
+def _is_while() -> bool:
+    """Whether the user's line is the head of a while loop."""
+    frame = user_frame()
+    if frame is None:
+        return False
+    line = linecache.getline(frame.f_code.co_filename, frame.f_lineno, frame.f_globals)
+    return re.match(r"\s*while\b", line) is not None
 
 
 def index() -> TraceError | MutationError:
@@ -47,6 +66,11 @@ def index() -> TraceError | MutationError:
 
 def untraced_use() -> TraceError | MutationError:
     """NumPy asked for the elements of a traced array."""
+    if _joins_by_index():
+        return TraceError(
+            "numpy.r_ and numpy.c_: of traced values, which have no elements yet; numpy.concatenate([a, b]) or "
+            f"numpy.stack([a, b], axis=-1) joins them{at(user_line())}"
+        )
     match _user_instruction():
         case "subscript":
             return TraceError(
@@ -61,8 +85,20 @@ def untraced_use() -> TraceError | MutationError:
         case _:
             return TraceError(
                 "numpy.asarray: of a traced value, which has no elements yet; numpy.stack([a, b]) joins traced values, "
-                f"tenferro.numpy has functions that take lists and captured arrays{at(user_line())}"
+                "x.astype(dtype) converts one, tenferro.numpy has functions that take lists and captured "
+                f"arrays{at(user_line())}"
             )
+
+
+def _joins_by_index() -> bool:
+    """Whether ``numpy.r_[...]`` or ``numpy.c_[...]`` is what runs."""
+    frame: FrameType | None = sys._getframe(1)
+    last = user_frame()
+    while frame is not None and frame is not last:
+        if frame.f_code.co_name == "__getitem__" and isinstance(frame.f_locals.get("self"), type(np.r_).__mro__[1]):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def is_store() -> bool:

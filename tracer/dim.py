@@ -54,8 +54,8 @@ class Dim:
         if not self._trace.alive or current_trace() is not self._trace:
             made = f"{self.line}" if self.line is not None else "an unknown line"
             raise LeakError(
-                f"Dim {self.expr}: used after the trace of {self._trace.name} has ended; it was made at {made}; "
-                f"return sizes instead of storing them{at(user_line())}"
+                f"Dim {self._trace.describe(self.expr)}: used after the trace of {self._trace.name} has ended; it was "
+                f"made at {made}; return sizes instead of storing them{at(user_line())}"
             )
         return self._trace
 
@@ -70,7 +70,7 @@ class Dim:
         trace = self.live_trace()
         a, b = (extent, self.expr) if swap else (self.expr, extent)
         if rule in (floordiv, mod) and trace.guard("==", b, 0):
-            raise ZeroDivisionError(f"{name}: divisor {b} is 0{at(user_line())}")
+            raise ZeroDivisionError(f"{name}: divisor {trace.describe(b)}; it must not be 0{at(user_line())}")
         return make_dim(trace, rule(a, b))
 
     def __add__(self, other: object) -> Any:
@@ -187,7 +187,8 @@ class Dim:
     # -- the number itself: pins the size ----------------------------------------------------------------------------
 
     def __index__(self) -> int:
-        return self.live_trace().concrete(self.expr, f"int of Dim {self.expr}")
+        trace = self.live_trace()
+        return trace.concrete(self.expr, f"int of {trace.describe(self.expr)}")
 
     __int__ = __trunc__ = __index__
 
@@ -281,6 +282,16 @@ def as_extent(x: object) -> Extent | None:
 def _on_bits(rule: Callable[[int, int], int], a: Any, b: Any) -> Any:
     """An operation on the bits of two integers, which pins the sizes among them."""
     return NotImplemented if as_extent(a) is None or as_extent(b) is None else rule(int(a), int(b))
+
+
+def pinned(x: Any) -> Any:
+    """``x`` with every Dim in it, inside tuples and lists too, as the number that it is in this call; the program then
+    serves only that number. NumPy's scalars become Python's."""
+    if type(x) is Dim:
+        return int(x)
+    if isinstance(x, np.integer | np.floating | np.bool_):
+        return x.item()
+    return type(x)(map(pinned, x)) if type(x) in (tuple, list) else x
 
 
 def _is_number(x: object) -> bool:

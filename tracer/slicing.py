@@ -133,7 +133,8 @@ def element_start(trace: Trace, n: Extent, item: Any, axis: int, name: str) -> E
     if not inside:
         size = trace.hint(n)
         raise BoundsError(
-            f"{name}: index {item} for axis {axis} of size {size}; it must be in [-{size}, {size}){at(user_line())}"
+            f"{name}: index {trace.describe(index)} for axis {axis} of size {size}; it must be in "
+            f"[-{size}, {size}){at(user_line())}"
         )
     return place
 
@@ -225,7 +226,13 @@ def _bound(item: Any, name: str) -> Extent:
     if extent is not None:
         return extent
     if hasattr(type(item), "__index__"):
-        return int(item.__index__())
+        try:
+            return int(item.__index__())
+        except TraceError:
+            raise TraceError(
+                f"{name}: slice bound of a traced value; the size would be known only when the program runs, "
+                f"numpy.where(numpy.arange(n) < k, x, 0) keeps the first k, or slice outside{at(user_line())}"
+            ) from None
     raise BoundsError(f"{name}: slice bound {item!r}; an integer or None is needed{at(user_line())}")
 
 

@@ -7,6 +7,7 @@ the values of the call being traced (recording a guard), and gives an input to e
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Hashable, Sequence
 from contextvars import ContextVar
@@ -27,6 +28,8 @@ Relation = OneOf["==", "<", "<="]
 NO_PARAMS = Params()
 UNROLLED_LIMIT = 1000
 KINDS = "biufc"
+
+_SYMBOL = re.compile(r"\b([dnr])(\d+)(?:_(\d+))?\b")  # the text of a leaf, as in tenferro.tracer.dims
 
 CURRENT: ContextVar[Trace | None] = ContextVar("tenferro_trace", default=None)
 
@@ -187,8 +190,8 @@ class Trace:
         count = self._line_counts[id(line)] = self._line_counts.get(id(line), 0) + 1
         if count == UNROLLED_LIMIT + 1:
             warnings.warn_explicit(
-                f"{self.name}: more than {UNROLLED_LIMIT} operations traced from one line; a Python loop is unrolled, "
-                f"tn.scan keeps it a loop (at {line})",
+                f"{self.name}: more than {UNROLLED_LIMIT} operations traced from one line; a Python loop is unrolled; "
+                f"keep the loop outside and jit its body, or work on whole arrays (at {line})",
                 UnrolledLoopWarning,
                 line.file,
                 line.line,
@@ -202,6 +205,24 @@ class Trace:
         if known is None:
             known = self._runtime_extents[key] = leaf("runtime", len(self.operations), 0)
         return known
+
+    # -- sizes, as users know them -----------------------------------------------------------------------------------
+
+    def describe(self, extent: Extent) -> str:
+        """The size in the function's own names: ``n``, ``x.shape[0]``, with its value where this call has one."""
+        value = self.hint(extent)
+        if isinstance(extent, int):
+            return str(extent)
+        text = _SYMBOL.sub(self._symbol_name, str(extent))
+        return text if value is None else f"{text} = {value}"
+
+    def _symbol_name(self, found: re.Match[str]) -> str:
+        kind, index, axis = found.groups()
+        if kind == "r":
+            return "(number of elements selected)"
+        declared = self.inputs + self.late
+        name = declared[int(index)].name
+        return name if kind == "n" else f"{name}.shape[{axis}]"
 
     # -- sizes ---------------------------------------------------------------------------------------------------
 
@@ -260,11 +281,12 @@ class Trace:
             return proved
         value = self.hint(difference)
         if value is None:
-            value = self._measured(difference, f"comparison {lhs} {relation} {rhs}")
+            what = f"comparison {self.describe(lhs)} {relation} {self.describe(rhs)}"
+            value = self._measured(difference, what)
             if value is not None:  # the captured arrays that it depends on are guarded themselves
                 return value == 0 if relation == "==" else (value > 0 if relation == "<" else value >= 0)
             raise TraceError(
-                f"comparison {lhs} {relation} {rhs}: a size known only when the program runs; compare after the "
+                f"{what}: a size known only when the program runs; compare after the "
                 f"jitted function returns, or use numpy.where on the unselected array{at(user_line())}"
             )
         holds = value == 0 if relation == "==" else (value > 0 if relation == "<" else value >= 0)

@@ -227,6 +227,12 @@ class TracedArray(ArrayMethods):
     def __imatmul__(self, other: Any) -> Any:
         return self._inplace("matmul", other)
 
+    def __ilshift__(self, other: Any) -> Any:
+        return self._inplace("left_shift", other)
+
+    def __irshift__(self, other: Any) -> Any:
+        return self._inplace("right_shift", other)
+
     def __iand__(self, other: Any) -> Any:
         return self._inplace("bitwise_and", other)
 
@@ -330,7 +336,7 @@ class TracedArray(ArrayMethods):
             return getattr(found, name)
         message = f"ndarray.{name}: not available on a traced value"
         if hasattr(np, name):
-            message += f"; numpy.{name} may be, or tn.callback on concrete arrays"
+            message += f"; numpy.{name} may be, or return the array and call it outside"
         raise AttributeError(f"{message}{at(user_line())}")
 
     def __repr__(self) -> str:

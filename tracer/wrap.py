@@ -113,8 +113,8 @@ def _converting(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
 def _frozen(name: str) -> Callable[..., Any]:
     def refuse(*args: Any, **kwargs: Any) -> Any:
         raise TraceError(
-            f"numpy.random.{name}: inside a traced function its numbers would be drawn once and frozen; tn.random, "
-            f"with a key argument, draws at each call{at(user_line())}"
+            f"numpy.random.{name}: inside a traced function its numbers would be drawn once and frozen; draw outside "
+            f"and pass the numbers as an argument{at(user_line())}"
         )
 
     return refuse

@@ -193,3 +193,33 @@ def test_two_engines(x):
     assert (y + 1).device == "cpu:1"
     with pytest.raises(tn.LoweringError, match="cpu:0 and cpu:1"):
         x + y
+
+
+def test_sharing_of_memory_is_told_truly() -> None:
+    x = np.arange(6.0)
+    shared, own = tn.asarray(x), tn.array(x)
+    for asks in (np.may_share_memory, np.shares_memory):
+        assert asks(x, shared) and asks(shared, x[1:]) and asks(shared[2:], shared)
+        assert not asks(x, own) and not asks(own, shared)
+
+
+def test_permutation_leaves_the_users_memory_alone() -> None:
+    x = np.arange(20.0)
+    permuted = np.random.default_rng(0).permutation(tn.asarray(x))
+    np.testing.assert_array_equal(x, np.arange(20.0))
+    np.testing.assert_array_equal(np.sort(permuted), x)
+
+
+def test_functions_of_other_namespaces_are_no_namesakes() -> None:
+    with pytest.raises(tn.TraceError, match=r"numpy\.linalg\.trace: not available on tn\.Array"):
+        np.linalg.trace(tn.asarray(np.ones((2, 2, 2))))
+
+
+def test_the_class_is_not_called() -> None:
+    with pytest.raises(tn.TraceError, match=r"Array: a list; .*tn\.asarray\(x\) makes arrays \(at .*test_array\.py"):
+        tn.Array([1, 2])
+
+
+def test_config_error_is_public() -> None:
+    assert issubclass(tn.ConfigError, tn.TenferroError)
+    assert issubclass(tn.ConfigError, ValueError)

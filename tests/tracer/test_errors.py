@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tenferro.tracer.api.methods import ArrayMethods
+from tenferro.tracer.api.registry import API
 from tenferro.tracer.errors import BoundsError, DtypeError, LeakError, MutationError, ShapeError, TraceError
 from tenferro.tracer.trace import current_trace
+from tenferro.tracer.traced import TracedArray
 from tests.tracer.tracing import run, traced
 
 X = np.linspace(0.5, 2, 6).reshape(2, 3)
@@ -89,7 +94,7 @@ CASES: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     ),
     (lambda x: PALETTE[x[0, 0].astype(int)], TraceError, r"indexing: an untraced array is indexed by a traced value"),
     (lambda x: np.sum([x, x]), TraceError, r"numpy\.asarray: of a traced value, .*numpy\.stack\(\[a, b\]\)"),
-    (lambda x: np.random.rand(3), TraceError, r"numpy\.random\.rand: inside a traced function .* frozen; tn\.random"),
+    (lambda x: np.random.rand(3), TraceError, r"numpy\.random\.rand: inside a traced function .* frozen; draw outside"),
     (lambda x: np.random.default_rng(0), TraceError, r"numpy\.random\.default_rng: inside a traced function"),
     (lambda x: np.random.normal(size=2), TraceError, r"numpy\.random\.normal: inside a traced function"),
     (lambda x: _assign(PALETTE, 0, x[0]), MutationError, r"write: a traced value goes into an array made outside"),
@@ -114,6 +119,27 @@ CASES: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
         TraceError,
         r"numpy\.argwhere: not avail",
     ),
+    (
+        lambda x: x[0, : np.argmax(x)],
+        TraceError,
+        r"getitem: slice bound of a traced value; .*numpy\.where\(numpy\.arange",
+    ),
+    (lambda x: np.r_[x[0], x[1]], TraceError, r"numpy\.r_ and numpy\.c_: of traced values, .*numpy\.concatenate"),
+    (lambda x: np.c_[x[0], 1.0], TraceError, r"numpy\.r_ and numpy\.c_: of traced values, .*axis=-1"),
+    (lambda x: np.float32(x.sum()), TraceError, r"numpy\.asarray: of a traced value, .*x\.astype\(dtype\) converts"),
+    (lambda x: np.average(x), TraceError, r"numpy\.average: not available in a traced function; numpy\.sum\(x \*"),
+    (lambda x: np.isin(x, [1]), TraceError, r"numpy\.isin: not available in a traced function; numpy\.any\("),
+    (lambda x: np.histogram2d(x, x), TraceError, r"numpy\.histogram2d: .*; return the array and call it outside"),
+    (
+        lambda x: x.ravel()[: x[x > 1].size],
+        TraceError,
+        r"comparison \(number of elements selected\) <= x\.shape\[0\]\*x\.shape\[1\] = 6: a size known only",
+    ),
+    (
+        lambda x: x.astype("i4") + x[x > 1].size,
+        TraceError,
+        r"int32: \(number of elements selected\) beside an array of this dtype, known only when .*numpy\.int64",
+    ),
     (lambda x: np.frexp(x), TraceError, r"frexp: not available in a traced function"),
     (lambda x: np.exp(x, where=x > 0), TraceError, r"exp: where without out leaves elements undefined; give out"),
     (lambda x: np.add.reduceat(x, [0]), TraceError, r"add\.reduceat: not available"),
@@ -131,6 +157,27 @@ CASES: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     (lambda x: len(x.sum()), ShapeError, r"len: an array of rank 0"),
     (lambda x: np.array([x, x[0]]), ShapeError, r"array: a list of arrays of ranks \[1, 2\]; one rank is needed"),
 ]
+
+
+def test_while_on_a_traced_condition() -> None:
+    def f(x: Any) -> Any:
+        while x.sum() > 1:
+            x = x / 2
+        return x
+
+    with pytest.raises(TraceError, match=r"bool: of a traced value, .*; keep the while loop outside and jit its body"):
+        traced(f, X)
+
+
+def test_an_index_argument_is_named() -> None:
+    with pytest.raises(BoundsError, match=r"getitem: index n = 9 for axis 0 of size 2"):
+        traced(lambda x, n: x[n], X, 9)
+
+
+def test_no_operator_or_method_without_a_function() -> None:
+    names = set(re.findall(r'_(?:call|inplace)\("(\w+)"', "".join(map(inspect.getsource, (ArrayMethods, TracedArray)))))
+    assert len(names) > 50
+    assert names <= set(API)
 
 
 @pytest.mark.parametrize("number", range(len(CASES)))

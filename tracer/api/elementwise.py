@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from tenferro.tracer.api.promotion import (
 )
 from tenferro.tracer.api.record import ApiFunction
 from tenferro.tracer.dim import Dim
-from tenferro.tracer.errors import DtypeError, TraceError
+from tenferro.tracer.errors import DtypeError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.op import Op
 from tenferro.tracer.ops import pointwise as p
@@ -107,7 +107,8 @@ def _compare(trace: Trace, op: Op, a: Operand, b: Operand) -> Operand:
 def _constant_answer(trace: Trace, pairs: Sequence[tuple[Operand, Any]]) -> tuple[Operand, int] | None:
     """(array, sign) where one side is a Python int that the array's integer dtype cannot hold: every comparison with
     it is that of 0 with the sign."""
-    for (array, key), (number, kind), side in ((*pairs, 1), (*reversed(pairs), -1)):
+    left, right = pairs
+    for (array, key), (number, kind), side in ((left, right, 1), (right, left, -1)):
         if kind is int and not is_weak(key) and (found := beyond(trace, number, key)):
             return array, side * found
     return None
@@ -252,11 +253,11 @@ def power(x1: Any, x2: Any, /, out: Any = None, *, where: Any = True, dtype: Any
     dtype_of_base, dtype_of_exponent, _ = resolve(np.power, (base_key, key))
     fits = not (key is int and beyond(trace, value, dtype_of_exponent))  # else an OverflowError, as in NumPy
     if fits and dtype_of_base.kind in "iu" and _is_negative(trace, value):
-        raise _negative_exponent(value.value if isinstance(value, Literal) else trace.hint(value.expr))
+        raise _negative_exponent(trace.hint(value.expr) if isinstance(value, DimScalar) else exponent)
     return ufunc_call(np.power, (x1, x2), out, where, dtype)
 
 
-def _is_negative(trace: Trace, x: Operand) -> TypeGuard[Literal | DimScalar]:
+def _is_negative(trace: Trace, x: Operand) -> bool:
     """Whether a number that the trace knows is below 0."""
     if isinstance(x, DimScalar):
         return trace.guard("<", x.expr, 0)
@@ -374,21 +375,6 @@ def isreal(x: Any) -> Any:
     return apply(np.logical_not, _logical_not, (iscomplex(x),), None, True, None)
 
 
-def round_(a: Any, decimals: int = 0, out: Any = None) -> Any:
-    """Round half to even; only to whole numbers, as a library call."""
-    if decimals:
-        raise TraceError(
-            f"round: decimals {decimals}; only 0 is available yet, numpy.rint(x * s) / s is near{at(user_line())}"
-        )
-    from tenferro.tracer.api.library import ufunc_call
-
-    trace = running_trace("round")
-    value, key = operand(trace, a, "round")
-    if value.type.dtype.kind in "biu":
-        return deliver(trace, "round", build.copied(trace, value), out)
-    return ufunc_call(np.rint, (a,), out)
-
-
 def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
     """NaN and infinities replaced by numbers."""
     trace = running_trace("nan_to_num")
@@ -471,7 +457,6 @@ FUNCTIONS: tuple[ApiFunction, ...] = (
     ApiFunction("astype", astype, ("x",), True, lambda x, dtype, copy=True: x.astype(dtype, copy=copy)),
     ApiFunction("iscomplex", iscomplex, ("x",), False, np.iscomplex),
     ApiFunction("isreal", isreal, ("x",), False, np.isreal),
-    ApiFunction("round", round_, ("a", "out"), False, np.round),
     ApiFunction("nan_to_num", nan_to_num, ("x",), False, np.nan_to_num),
     _predicate("iscomplexobj", _is_complex),
     _predicate("isrealobj", lambda x: not _is_complex(x)),

@@ -14,6 +14,7 @@ import numpy as np
 
 from tenferro.tracer.api.deliver import new
 from tenferro.tracer.api.record import ApiFunction
+from tenferro.tracer.dim import pinned
 from tenferro.tracer.errors import DtypeError, ShapeError, TraceError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.ops import library
@@ -68,6 +69,7 @@ def _made(name: str) -> Callable[..., Any]:
 def _call(name: str, arrays: list[Any], static: dict[str, Hashable]) -> Any:
     trace = running_trace(name)
     operands = [operand(trace, x, name)[0] for x in arrays]
+    static = {k: pinned(v) for k, v in static.items()}
     for key, value in static.items():
         if not isinstance(value, int | float | str | tuple | np.dtype | type):
             raise TraceError(f"{name}: {key} {value!r}; a number, a name or a tuple of them is needed{at(user_line())}")

@@ -10,7 +10,9 @@ from typing import Any, Literal as OneOf
 
 import numpy as np
 
+from tenferro.tracer import build
 from tenferro.tracer.api.deliver import deliver
+from tenferro.tracer.api.elementwise import BY_UFUNC
 from tenferro.tracer.api.layout import axes_of, axis_of, ravel
 from tenferro.tracer.api.promotion import (
     all_weak,
@@ -21,6 +23,7 @@ from tenferro.tracer.api.promotion import (
     strong,
 )
 from tenferro.tracer.api.record import ApiFunction
+from tenferro.tracer.dim import pinned
 from tenferro.tracer.errors import DtypeError, ShapeError, TraceError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.ops import library
@@ -51,17 +54,36 @@ def ufunc_call(ufunc: np.ufunc, args: tuple[Any, ...], out: Any = None, where: A
 
 
 _NEAREST: dict[str, str] = {
+    "average": "numpy.sum(x * weights) / numpy.sum(weights) is",
     "einsum": "numpy.tensordot and numpy.matmul are",
     "norm": "numpy.sqrt(numpy.sum(x * x)) is",
-    "argwhere": "numpy.nonzero is",
+    "argwhere": "numpy.stack(numpy.nonzero(x), axis=1) is",
+    "isin": "numpy.any(x[..., None] == values, axis=-1) is",
     "unique": "numpy.sort is",
     "histogram": "numpy.digitize with numpy.add.at is",
     "bincount": "numpy.add.at is",
+    "trapezoid": "numpy.sum((y[1:] + y[:-1]) * numpy.diff(x)) / 2 is",
+    "gradient": "(x[2:] - x[:-2]) / 2 is",
+    "diag": "numpy.diagonal for a matrix, x[:, None] * numpy.eye(n) for a vector are",
+    "fill_diagonal": "x[numpy.arange(n), numpy.arange(n)] = value is",
+    "cumulative_sum": "numpy.cumsum is",
+    "cumulative_prod": "numpy.cumprod is",
+    "polyval": "a sum of products, as in (a * x + b) * x + c, is",
+    "select": "numpy.where, once for each condition, is",
+    "piecewise": "numpy.where, once for each condition, is",
+    "choose": "numpy.stack(choices)[index] or numpy.where is",
+    "vsplit": "numpy.split is",
+    "hsplit": "numpy.split with axis=1 is",
+    "block": "numpy.concatenate is",
+    "ix_": "x[rows][:, columns] is",
     "put": "x[indices] = values is",
     "place": "x[mask] = values is",
     "putmask": "x[mask] = values is",
+    "put_along_axis": "x[indices] = values is",
     "delete": "numpy.concatenate of the parts is",
     "insert": "numpy.concatenate of the parts is",
+    "nanargmax": "numpy.argmax(numpy.where(numpy.isnan(x), -numpy.inf, x)) is",
+    "nanargmin": "numpy.argmin(numpy.where(numpy.isnan(x), numpy.inf, x)) is",
     "frexp": "numpy.log2 is",
     "modf": "numpy.trunc is",
     "apply_along_axis": "a loop over x, or a function of whole arrays, is",
@@ -70,14 +92,15 @@ _NEAREST: dict[str, str] = {
 
 
 def near(name: str) -> str:
-    """What is nearest to a name that is not available, for an error text."""
+    """What is nearest to a name that is not available, for an error text: by meaning for a function of NumPy, by
+    spelling for a name that NumPy has not."""
     import difflib
 
     from tenferro.tracer.api.record import API
 
     if name in _NEAREST:
         return f"; {_NEAREST[name]}"
-    found = difflib.get_close_matches(name, API, 1, 0.75)
+    found = [] if hasattr(np, name) else difflib.get_close_matches(name, API, 1, 0.75)
     return f"; numpy.{found[0]} is the nearest name that is" if found else "; return the array and call it outside"
 
 
@@ -158,9 +181,28 @@ def percentile(
 
 
 def _quantile(name: str, a: Any, q: Any, axis: Any, out: Any, method: str, keepdims: Any) -> Any:
-    if not isinstance(q, int | float) or type(q) is not float and type(q) is not int:
+    q = pinned(q)
+    if type(q) is not float and type(q) is not int:
         raise TraceError(f"{name}: q {q!r}; one Python number is needed{at(user_line())}")
     return _call(name, "reduce", a, axis, bool(keepdims), {"q": q, "method": method}, out)
+
+
+def round_(a: Any, decimals: int = 0, out: Any = None) -> Any:
+    """Round half to even, to so many decimal places."""
+    trace = running_trace("round")
+    value, _ = operand(trace, a, "round")
+    places = pinned(decimals)
+    if type(places) is not int:
+        raise TraceError(f"round: decimals {decimals!r}; an int is needed{at(user_line())}")
+    if value.type.dtype.kind in "biu" and places >= 0:
+        return deliver(trace, "round", build.copied(trace, value), out)
+    if places == 0:
+        return ufunc_call(np.rint, (a,), out)
+    static = (("decimals", places),)
+    dtype = _result_dtype("round", value, dict(static))
+    shape = value.type.shape
+    call = trace.emit1(library.numpy_call, value, function="round", static=static, shape=shape, dtype=dtype)
+    return deliver(trace, "round", call, out)
 
 
 def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
@@ -178,8 +220,6 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
 
 def isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Any:
     """|a − b| <= atol + rtol |b|, equal infinities included."""
-    from tenferro.tracer.api.elementwise import BY_UFUNC
-
     trace = running_trace("isclose")
     x = as_traced(trace, a, "isclose")
     # As NumPy: the second side is a float, so that differences of integers do not wrap.
@@ -220,18 +260,31 @@ def _f(name: str, function: Any, arrays: tuple[str, ...]) -> ApiFunction:
     return ApiFunction(name, function, arrays, False, getattr(np, name))
 
 
-def _shift(ufunc: np.ufunc) -> ApiFunction:
-    def function(x1: Any, x2: Any, /, out: Any = None, *, where: Any = True, dtype: Any = None) -> Any:
+def _ufunc(ufunc: np.ufunc) -> ApiFunction:
+    """A ufunc without a row of its own, as a library call."""
+
+    def unary(x: Any, /, out: Any = None, *, where: Any = True, dtype: Any = None) -> Any:
+        return ufunc_call(ufunc, (x,), out, where, dtype)
+
+    def binary(x1: Any, x2: Any, /, out: Any = None, *, where: Any = True, dtype: Any = None) -> Any:
         return ufunc_call(ufunc, (x1, x2), out, where, dtype)
 
+    function, arrays = (unary, ("x",)) if ufunc.nin == 1 else (binary, ("x1", "x2"))
     function.__name__ = ufunc.__name__
     function.__doc__ = f"``numpy.{ufunc.__name__}`` as a library call."
-    return ApiFunction(ufunc.__name__, function, ("x1", "x2", "out", "where"), False, ufunc)
+    return ApiFunction(ufunc.__name__, function, (*arrays, "out", "where"), False, ufunc)
 
+
+def _is_callable_ufunc(found: Any) -> bool:
+    """A ufunc of numbers with one result, element by element."""
+    is_plain = isinstance(found, np.ufunc) and found.nout == 1 and found.signature is None
+    return is_plain and found not in BY_UFUNC and found is not np.isnat
+
+
+_UFUNCS = {f.__name__: f for f in map(vars(np).get, np.__all__) if _is_callable_ufunc(f)}
 
 FUNCTIONS: tuple[ApiFunction, ...] = (
-    _shift(np.left_shift),
-    _shift(np.right_shift),
+    *map(_ufunc, _UFUNCS.values()),
     _f("sort", _along("sort"), ("a",)),
     _f("argsort", _along("argsort"), ("a",)),
     _f("cumprod", cumprod, ("a", "out")),
@@ -239,6 +292,7 @@ FUNCTIONS: tuple[ApiFunction, ...] = (
     _f("median", median, ("a", "out")),
     _f("quantile", quantile, ("a", "out")),
     _f("percentile", percentile, ("a", "out")),
+    _f("round", round_, ("a", "out")),
     _f("array_equal", array_equal, ("a1", "a2")),
     _f("isclose", isclose, ("a", "b", "rtol", "atol")),
     _f("allclose", allclose, ("a", "b", "rtol", "atol")),

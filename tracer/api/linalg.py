@@ -11,6 +11,7 @@ from tenferro.tracer.api.deliver import deliver, new
 from tenferro.tracer.api.layout import axis_of, moveaxis, permuted, ravel
 from tenferro.tracer.api.promotion import aligned, broadcast_shapes, converted, resolve, result_type, sizes_text
 from tenferro.tracer.api.record import ApiFunction
+from tenferro.tracer.dim import pinned, smallest
 from tenferro.tracer.dims import Extent, product
 from tenferro.tracer.errors import ShapeError, TraceError
 from tenferro.tracer.lines import at, user_line
@@ -91,6 +92,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     """Contraction of several axes, as one matrix product."""
     trace = running_trace("tensordot")
     left, right = as_traced(trace, a, "tensordot"), as_traced(trace, b, "tensordot")
+    axes = pinned(axes)
     if isinstance(axes, int):
         ours, theirs = tuple(range(left.ndim - axes, left.ndim)), tuple(range(axes))
     else:
@@ -166,10 +168,10 @@ def trace_(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any =
 def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     """A diagonal of two axes, last in the result; a copy, since NumPy's view is read-only."""
     from tenferro.tracer.api.creation import arange
-    from tenferro.tracer.dim import smallest
 
     running = running_trace("diagonal")
     array = moveaxis(as_traced(running, a, "diagonal"), (axis1, axis2), (-2, -1))
+    offset = pinned(offset)
     if type(offset) is not int:
         raise TraceError(f"diagonal: offset {offset!r}; an int is needed{at(user_line())}")
     rows, columns = array.shape[-2:]

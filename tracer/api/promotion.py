@@ -12,7 +12,7 @@ import numpy as np
 
 from tenferro.tracer import build
 from tenferro.tracer.dims import Extent, shape_text
-from tenferro.tracer.errors import DtypeError, ShapeError
+from tenferro.tracer.errors import DtypeError, ShapeError, TraceError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.ops import pointwise
 from tenferro.tracer.program import Literal, Operand, Value
@@ -100,6 +100,11 @@ def beyond(trace: Trace, x: Operand, dtype: Dtype) -> int:
         return -1 if x.value < info.min else int(x.value > info.max)
     if x.dtype.kind not in "iu":
         return 0
+    if trace.hint(x.expr) is None and info.max < _INT64.max:
+        raise TraceError(
+            f"{dtype.name}: {trace.describe(x.expr)} beside an array of this dtype, known only when the program runs; "
+            f"x.astype(numpy.int64) holds every size{at(user_line())}"
+        )
     if info.min > _INT64.min and not trace.guard("<=", int(info.min), x.expr):
         return -1
     return int(info.max < _INT64.max and not trace.guard("<=", x.expr, int(info.max)))
