@@ -5,7 +5,7 @@ In: traced arrays and static arguments. Out: a result whose dtype NumPy itself h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any, Literal as OneOf
 
 import numpy as np
@@ -275,16 +275,16 @@ def _ufunc(ufunc: np.ufunc) -> ApiFunction:
     return ApiFunction(ufunc.__name__, function, (*arrays, "out", "where"), False, ufunc)
 
 
-def _is_callable_ufunc(found: Any) -> bool:
-    """A ufunc of numbers with one result, element by element."""
-    is_plain = isinstance(found, np.ufunc) and found.nout == 1 and found.signature is None
-    return is_plain and found not in BY_UFUNC and found is not np.isnat
+def _ufuncs() -> Iterator[ApiFunction]:
+    """NumPy's ufuncs of numbers with one result, element by element, that have no row."""
+    found = {f.__name__: f for f in map(vars(np).get, np.__all__) if isinstance(f, np.ufunc)}
+    for ufunc in found.values():
+        if ufunc.nout == 1 and ufunc.signature is None and ufunc not in BY_UFUNC and ufunc is not np.isnat:
+            yield _ufunc(ufunc)
 
-
-_UFUNCS = {f.__name__: f for f in map(vars(np).get, np.__all__) if _is_callable_ufunc(f)}
 
 FUNCTIONS: tuple[ApiFunction, ...] = (
-    *map(_ufunc, _UFUNCS.values()),
+    *_ufuncs(),
     _f("sort", _along("sort"), ("a",)),
     _f("argsort", _along("argsort"), ("a",)),
     _f("cumprod", cumprod, ("a", "out")),
