@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dis
 import functools
+import random
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
@@ -18,7 +19,14 @@ from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
 from itertools import islice
-from types import BuiltinFunctionType, CodeType, FunctionType, MemberDescriptorType, MethodType, ModuleType
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FunctionType,
+    MemberDescriptorType,
+    MethodType,
+    ModuleType,
+)
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -42,7 +50,7 @@ _CALLED = (np.ufunc, BuiltinFunctionType, type(np.concatenate))
 _VALUES = (slice, range, set, frozenset, Fraction, Decimal, date)
 """Compared by value; copies are kept of what can change."""
 
-Generator: TypeAlias = np.random.Generator | np.random.RandomState
+Generator: TypeAlias = np.random.Generator | np.random.RandomState | random.Random
 
 
 def plain_function(function: Callable[..., Any]) -> tuple[FunctionType | None, list[Found]]:
@@ -262,6 +270,8 @@ class Snapshot:
 
 
 def _generator_state(generator: Generator) -> str:
+    if isinstance(generator, random.Random):
+        return str(hash(generator.getstate()))
     if isinstance(generator, np.random.RandomState):
         name, keys, *rest = generator.get_state()
         return f"{name} {hash(np.asarray(keys).tobytes())} {rest}"
@@ -275,13 +285,18 @@ def snapshot(function: Callable[..., Any], receiver: Any = None) -> Snapshot:
         {f.place.key: static_key(f.value) for f in found if _is_scalar(f.value)},
         {f.place.key: len(f.value) for f in found if isinstance(f.value, _PARTS)},
         {f.place.key: copy(f.value) for f in found if isinstance(f.value, _VALUES)},
-        tuple((f.place.text, f.value, _generator_state(f.value)) for f in found if _is_generator(f.value)),
+        tuple((f.place.text, g, _generator_state(g)) for f in found if (g := _generator(f.value)) is not None),
         tuple(found),
     )
 
 
-def _is_generator(value: Any) -> bool:
-    return isinstance(value, np.random.Generator | np.random.RandomState)
+def _generator(value: Any) -> Generator | None:
+    """The generator that draws through the value: itself, Python's own behind ``random`` and ``random.gauss``."""
+    if value is random:
+        return random.random.__self__  # type: ignore[attr-defined, no-any-return]
+    if isinstance(value, BuiltinFunctionType | MethodType):
+        value = value.__self__
+    return value if isinstance(value, Generator) else None
 
 
 def check_generators(before: Snapshot, function_name: str) -> None:

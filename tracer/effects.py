@@ -4,6 +4,8 @@ Python code runs at the trace alone: ``self.n += 1`` would count programs, not c
 behind. So what the function can reach is remembered before the trace and compared after it; where something was
 rebound, added or removed, the old state is put back and the error names the place.
 
+An iterator that was advanced cannot be put back; it is named all the same.
+
 A ``functools.cached_property`` that the trace computed is forgotten again, without an error.
 """
 
@@ -12,12 +14,15 @@ from __future__ import annotations
 import dataclasses
 import dis
 import functools
+import io
+import itertools
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from inspect import getattr_static
 from itertools import islice
-from types import CellType, CodeType, FunctionType, MemberDescriptorType, MethodType, ModuleType
+from operator import length_hint
+from types import CellType, CodeType, FunctionType, GeneratorType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any
 
 from tenferro.tracer import tree
@@ -26,7 +31,7 @@ from tenferro.tracer.capture_guards import same_scalar
 from tenferro.tracer.captures import codes_of, is_foreign, is_plain_object, mentioned_names, names_of, plain_function
 from tenferro.tracer.dim import Dim
 from tenferro.tracer.errors import MutationError
-from tenferro.tracer.lines import SourceLine, at, user_line
+from tenferro.tracer.lines import SourceLine, at
 from tenferro.tracer.traced import TracedArray
 
 MAX_DEPTH = 5
@@ -43,7 +48,8 @@ _CHANGING = frozenset(
 @dataclass(frozen=True, slots=True)
 class _Watched:
     """One owner of references. ``kind``: "dict", "list", "set", "deque", "object", "jitted" (a jitted function),
-    "class", "names" (of a namespace) or "cell"; ``before``: what it held; ``names``: which of a namespace count."""
+    "class", "names" (of a namespace), "cell" or "iterator"; ``before``: what it held; ``names``: which of a namespace
+    count."""
 
     owner: Any
     kind: str
@@ -169,12 +175,12 @@ class Effects:
         if not changes:
             return
         first = changes[0]
-        line = self._line(first)
+        line = self._line(first) or self._definition()
         more = f" (and {len(changes) - 1} more)" if len(changes) > 1 else ""
         donate = "; donate_argnums lets the elements of an array argument be written" if first.is_array else ""
         raise MutationError(
             f"{name}: {first.text}{more} while tracing, which happens once, not at each call; "
-            f"return the new value and assign it outside{donate}{at(line if line is not None else user_line())}"
+            f"return the new value and assign it outside{donate}{at(line)}"
         )
 
     def undo(self) -> None:
@@ -189,6 +195,10 @@ class Effects:
     def _differences(self, w: _Watched) -> Iterator[_Change]:
         now = _held(w.owner, w.kind, w.names)
         variable = w.text.replace("argument ", "").rstrip("]'\"").replace("['", ".").split(".")[-1].split("[")[0]
+        if w.kind == "iterator":
+            if now != w.before:
+                yield _Change(f"{w.text} was advanced", variable, False, False)
+            return
         if w.kind in ("list", "set", "deque"):
             if w.kind == "set":
                 if now != w.before:
@@ -213,6 +223,11 @@ class Effects:
         if new is old or self._taken_back(new) is old:
             return True
         return isinstance(old, int | float | complex | str) and not isinstance(new, Dim) and same_scalar(new, old)
+
+    def _definition(self) -> SourceLine | None:
+        """Where the function begins; for changes that no statement shows, such as one by ``setattr``."""
+        code = next((f.__code__ for f in self._functions.values()), None)
+        return SourceLine(code.co_filename, code.co_firstlineno, code.co_name) if code is not None else None
 
     def _line(self, change: _Change) -> SourceLine | None:
         """The line of the functions looked at that makes the change, as far as their code tells."""
@@ -243,7 +258,7 @@ def _kind(value: Any) -> str:
     for cls, kind in ((dict, "dict"), (list, "list"), (set, "set"), (deque, "deque"), (type, "class")):
         if isinstance(value, cls):
             return kind
-    return ""
+    return "iterator" if isinstance(value, Iterator) and not isinstance(value, io.IOBase) else ""
 
 
 def _parts(value: Any, text: str) -> Iterator[tuple[str, Any]]:
@@ -293,6 +308,8 @@ def _held(owner: Any, kind: str, names: frozenset[str]) -> Any:
             return list(owner)
         case "set":
             return set(owner)
+        case "iterator":
+            return _progress(owner)
         case "cell":
             contents = _cell(owner)
             return {} if contents is _MISSING else {"": contents}
@@ -304,6 +321,14 @@ def _held(owner: Any, kind: str, names: frozenset[str]) -> Any:
             return {n: v for n, v in members(owner).items() if not n.startswith("__")}
         case _:
             return _object_held(owner)
+
+
+def _progress(iterator: Any) -> Any:
+    """What differs after a step, as far as the kind of iterator lets it be seen."""
+    if isinstance(iterator, GeneratorType):
+        frame = iterator.gi_frame
+        return None if frame is None else (frame.f_lasti, {k: id(v) for k, v in frame.f_locals.items()})
+    return repr(iterator) if isinstance(iterator, itertools.count) else length_hint(iterator, -1)
 
 
 def _object_held(owner: Any) -> dict[str, Any]:
@@ -336,6 +361,8 @@ def _entry(w: _Watched, key: Any, variable: str) -> tuple[str, str]:
 
 def _restore(w: _Watched) -> None:
     match w.kind:
+        case "iterator":
+            return
         case "list" | "deque":
             if len(w.owner) != len(w.before) or any(a is not b for a, b in zip(w.owner, w.before, strict=True)):
                 w.owner.clear()

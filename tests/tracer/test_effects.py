@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
+import random
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -13,11 +15,12 @@ import numpy as np
 import pytest
 
 import tenferro as tn
-from tenferro.tracer.errors import MutationError
+from tenferro.tracer.errors import MutationError, TraceError
 
 X = np.arange(1.0, 4.0)
 TOTAL = 0
 COUNTS = {"n": 0}
+GAUSS, OWN = random.gauss, random.Random(1)
 SETTINGS = SimpleNamespace(gain=1.0)
 
 
@@ -262,6 +265,39 @@ def test_state_is_put_back_where_the_function_raises() -> None:
     with pytest.raises(KeyError, match="own"):
         tn.jit(f)(X)
     assert model.mean is mean
+
+
+def counting_up() -> Any:
+    yield from (1, 2, 3)
+
+
+@pytest.mark.parametrize("make", [lambda: iter([1, 2]), lambda: itertools.count(3), counting_up])
+def test_iterators(make: Callable[[], Any]) -> None:
+    numbers = make()
+    with pytest.raises(MutationError, match="numbers was advanced while tracing"):
+        tn.jit(lambda x: x * next(numbers))(X)
+    model = Filter()
+    model.history = make()
+    np.testing.assert_array_equal(tn.jit(Filter.cached)(model, X), X)
+
+
+def by_setattr(model: Any, x: Any) -> Any:
+    vars(model)["other"] = x
+    return x
+
+
+def test_a_change_that_no_statement_shows_has_the_line_of_the_function() -> None:
+    model = Filter()
+    line = by_setattr.__code__.co_firstlineno
+    with pytest.raises(MutationError, match=rf"model.other was assigned .*test_effects\.py:{line}\)"):
+        tn.jit(by_setattr, static_argnums=0)(model, X)
+    assert not hasattr(model, "other")
+
+
+@pytest.mark.parametrize("draw", [lambda x: x * random.random(), lambda x: x * GAUSS(0, 1), lambda x: x * OWN.random()])
+def test_numbers_of_pythons_generators_are_refused(draw: Callable[..., Any]) -> None:
+    with pytest.raises(TraceError, match="drew random numbers while tracing"):
+        tn.jit(draw)(X)
 
 
 def test_array_cure_is_named() -> None:
