@@ -19,7 +19,6 @@ import itertools
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from inspect import getattr_static
 from itertools import islice
 from operator import length_hint
 from types import CellType, CodeType, FunctionType, GeneratorType, MemberDescriptorType, MethodType, ModuleType
@@ -282,7 +281,7 @@ def _cell(cell: CellType) -> Any:
 
 def _slots(cls: type) -> dict[str, MemberDescriptorType]:
     found = {}
-    for base in reversed(cls.__mro__):
+    for base in [b for b in reversed(cls.__mro__) if "__slots__" in vars(b)]:
         for name, member in members(base).items():
             if isinstance(member, MemberDescriptorType) and not name.startswith("__"):
                 found[name] = member
@@ -333,7 +332,8 @@ def _progress(iterator: Any) -> Any:
 
 def _object_held(owner: Any) -> dict[str, Any]:
     found = _attributes(owner)
-    for name in [n for n in found if isinstance(getattr_static(type(owner), n, None), functools.cached_property)]:
+    spaces = [vars(b) for b in type(owner).__mro__]
+    for name in [n for n in found if any(isinstance(s.get(n), functools.cached_property) for s in spaces)]:
         value = found.pop(name)
         if _holds_traced(value):
             del owner.__dict__[name]
