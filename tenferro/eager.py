@@ -50,7 +50,7 @@ class EagerFunction:
             return self._plain[len(args)](*args)
         bound = self.signature.bind(*args, **kwargs).arguments
         out = bound.pop("out", None)
-        if isinstance(out, tuple):
+        if isinstance(out, tuple) and len(out) == 1:
             (out,) = out
         where = True if out is None else bound.pop("where", True)
         taken = self._arrays
@@ -100,6 +100,8 @@ def _jitted(record: ApiFunction, names: tuple[str, ...], static: dict[str, Any])
 
 def _deliver(name: str, result: Any, out: Any, where: Any) -> Any:
     """Write a result into ``out``, as NumPy does: same-kind conversions only."""
+    if not isinstance(out, np.ndarray | Array):
+        raise DtypeError(f"{name}: out of class {type(out).__name__}; an array is needed{at(user_line())}")
     data = _data(result)
     if not np.can_cast(data.dtype, out.dtype, "same_kind"):
         raise DtypeError(

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tenferro.tracer.dims import Extent, add, floordiv, maximum, minimum, mod, mul, sub
-from tenferro.tracer.errors import LeakError
+from tenferro.tracer.errors import DtypeError, LeakError
 from tenferro.tracer.lines import SourceLine, at, user_line
 from tenferro.tracer.trace import Relation, Trace, current_trace
 
@@ -277,6 +277,13 @@ def as_extent(x: object) -> Extent | None:
     if type(x) is bool or isinstance(x, np.integer):
         return int(x)
     return None
+
+
+def integer(x: Any, name: str, what: str) -> int:
+    """An argument that must be a number while tracing: a Dim is pinned; a DtypeError for what is no integer."""
+    if not hasattr(type(x), "__index__") or getattr(x, "ndim", 0):
+        raise DtypeError(f"{name}: {what} {x!r}; an integer is needed{at(user_line())}")
+    return int(x.__index__())
 
 
 def _on_bits(rule: Callable[[int, int], int], a: Any, b: Any) -> Any:

@@ -148,3 +148,21 @@ def test_shifts_of_sizes() -> None:
     x = np.arange(4)
     for found, wanted in zip(f(x, 5), (x + 20, x + 32, x + 2, x << 5, 5 >> x), strict=True):
         np.testing.assert_array_equal(found, wanted)
+
+
+def test_ints_in_lists_must_fit() -> None:
+    with pytest.raises(OverflowError, match=r"array: Python integer 300 out of bounds for uint8"):
+        tn.jit(lambda n: np.array([n, 2], dtype=np.uint8))(300)
+    with pytest.raises(OverflowError, match=r"array: Python integer 300 out of bounds for uint8"):
+        tn.jit(lambda x: np.array([300, x[0]], dtype=np.uint8))(np.ones(2))
+
+
+def test_expressions_that_outgrow_64_bits() -> None:
+    f = tn.jit(lambda x, n: (x + n * n, x < n * n))
+    x = np.arange(3)
+    np.testing.assert_array_equal(f(x, 3)[0], x + 9)
+    with pytest.raises(OverflowError):
+        f(x, 2**40)
+    g = tn.jit(lambda x, n: x < n * n)
+    np.testing.assert_array_equal(g(x, 2**40), [True] * 3)
+    np.testing.assert_array_equal(g(x, 1), x < 1)

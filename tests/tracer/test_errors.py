@@ -140,6 +140,10 @@ CASES: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
         TraceError,
         r"int32: \(number of elements selected\) beside an array of this dtype, known only when .*numpy\.int64",
     ),
+    (lambda x: np.std(x, ddof="a"), DtypeError, r"std: ddof 'a'; a number is needed"),
+    (lambda x: np.vecdot(x, 1.5), ShapeError, r"vecdot: an operand of rank 0; rank 1 or more"),
+    (lambda x: np.tensordot(x, x, 3), ShapeError, r"tensordot: 3 axes for ranks 2 and 2; at most the smaller rank"),
+    (lambda x: np.divmod(x, x, x.copy(), x.copy()), TraceError, r"divmod: out; floor_divide and remainder"),
     (lambda x: np.frexp(x), TraceError, r"frexp: not available in a traced function"),
     (lambda x: np.exp(x, where=x > 0), TraceError, r"exp: where without out leaves elements undefined; give out"),
     (lambda x: np.add.reduceat(x, [0]), TraceError, r"add\.reduceat: not available"),
@@ -232,3 +236,21 @@ def test_an_error_of_the_function_itself_passes_through() -> None:
         traced(f, X)
     assert current_trace() is None
     assert type(np.zeros(2)) is np.ndarray
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: np.sum(x, axis="rows"),
+        lambda x: np.sum(x, axis=1.5),
+        lambda x: np.array_split(x, "a"),
+        lambda x: np.rot90(x, np.ones(3)),
+        lambda x: np.diff(x, "a"),
+        lambda x: np.tril(x, None),
+        lambda x: np.diagonal(x, 1.5),
+        lambda x: np.round(x, "a"),
+    ],
+)
+def test_integers_are_needed(function: Callable[[Any], Any]) -> None:
+    with pytest.raises(DtypeError, match=r"\w+: \w+ .*; an integer is needed \(at .*test_errors\.py:\d+\)$"):
+        traced(function, X)

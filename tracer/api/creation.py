@@ -15,7 +15,7 @@ from tenferro.tracer import build
 from tenferro.tracer.api.deliver import new
 from tenferro.tracer.api.promotion import broadcast_operands, converted, is_weak, result_type, strong
 from tenferro.tracer.api.record import ApiFunction
-from tenferro.tracer.dim import Dim, as_extent
+from tenferro.tracer.dim import Dim, as_extent, integer
 from tenferro.tracer.dims import Extent, floordiv, sub
 from tenferro.tracer.errors import DtypeError, ShapeError, TraceError
 from tenferro.tracer.lines import at, user_line
@@ -234,7 +234,8 @@ def _diagonal_mask(name: str, rows: Any, columns: Any, k: Any, dtype: Any, relat
     trace = running_trace(name)
     shape = extents_of((rows, rows if columns is None else columns), name)
     offset = as_extent(k)
-    assert offset is not None
+    if offset is None:
+        offset = integer(k, name, "k")
     row, column = (trace.emit1(layout.iota, shape=shape, axis=a) for a in (0, 1))
     shift: Operand = Literal(offset, INT64) if isinstance(offset, int) else DimScalar(offset, INT64)
     mask = trace.emit1(relation, column, trace.emit1(p.add, row, shift))
@@ -307,6 +308,7 @@ def _as_array(name: str, a: Any, dtype: Any, copy: bool) -> TracedArray:
     assert type(made) is TracedArray
     target = made.dtype if dtype is None else dtype_of(dtype, name)
     if target != made.dtype:
+        _check_numbers(trace, a, target, name)
         value = made.read()  # a Python number must fit; what has a dtype wraps
         return new_array(
             trace, converted(trace, value, target, name) if made.type.weak else build.convert(trace, value, target)
@@ -317,6 +319,15 @@ def _as_array(name: str, a: Any, dtype: Any, copy: bool) -> TracedArray:
     if made._scalar:  # NumPy makes an array of a scalar: one that can be written, and whose views see it
         return new_array(trace, made.read())
     return new_array(trace, build.copied(trace, made.read())) if copy or made.type.weak else made
+
+
+def _check_numbers(trace: Trace, x: Any, dtype: np.dtype[Any], name: str) -> None:
+    """OverflowError for a Python int in a nested list that the dtype cannot hold, as in NumPy."""
+    if isinstance(x, list | tuple):
+        for item in x:
+            _check_numbers(trace, item, dtype, name)
+    elif type(x) in (int, Dim):
+        converted(trace, operand(trace, x, name)[0], dtype, name)
 
 
 def new_array(trace: Trace, value: Operand) -> TracedArray:

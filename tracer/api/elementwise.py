@@ -25,7 +25,7 @@ from tenferro.tracer.api.promotion import (
 )
 from tenferro.tracer.api.record import ApiFunction
 from tenferro.tracer.dim import Dim
-from tenferro.tracer.errors import DtypeError
+from tenferro.tracer.errors import DtypeError, TraceError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.op import Op
 from tenferro.tracer.ops import pointwise as p
@@ -291,8 +291,10 @@ def _power(trace: Trace, x: Operand, y: Operand, *, exponent: float) -> Operand:
 # -- functions that are no plain ufuncs ------------------------------------------------------------------------------
 
 
-def divmod_(x1: Any, x2: Any, /) -> Any:
+def divmod_(x1: Any, x2: Any, /, out: Any = None) -> Any:
     """``(x1 // x2, x1 % x2)``."""
+    if out is not None:
+        raise TraceError(f"divmod: out; floor_divide and remainder, each with its own, are available{at(user_line())}")
     return FLOOR_DIVIDE(x1, x2), REMAINDER(x1, x2)
 
 

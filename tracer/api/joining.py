@@ -13,7 +13,7 @@ from tenferro.tracer.api.deliver import deliver
 from tenferro.tracer.api.layout import as_tuple, atleast_1d, atleast_2d, axis_of, ravel
 from tenferro.tracer.api.promotion import aligned, converted, result_type, shape_mismatch, strong
 from tenferro.tracer.api.record import ApiFunction
-from tenferro.tracer.dim import as_extent
+from tenferro.tracer.dim import as_extent, integer
 from tenferro.tracer.dims import Extent, floordiv, mul, sub
 from tenferro.tracer.errors import ShapeError, TraceError
 from tenferro.tracer.lines import at, user_line
@@ -125,7 +125,7 @@ def _split(name: str, ary: Any, parts: Any, axis: int, exact: bool) -> list[Trac
     if isinstance(parts, tuple | list | np.ndarray):
         edges = [None, *parts, None]
         return [array[(*before, slice(a, b))] for a, b in zip(edges[:-1], edges[1:], strict=True)]
-    count = int(parts)
+    count = integer(parts, name, "indices_or_sections")
     if exact:
         size = floordiv(n, count)
         if not trace.guard("==", n, mul(size, count)):

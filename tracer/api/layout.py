@@ -17,7 +17,7 @@ from tenferro.tracer.api.promotion import (
 )
 from tenferro.tracer.api.record import ApiFunction
 from tenferro.tracer.cells import Part, Reshaped, Stretched, Transposed
-from tenferro.tracer.dim import as_extent
+from tenferro.tracer.dim import as_extent, integer
 from tenferro.tracer.dims import Extent, floordiv, mul, product, sub
 from tenferro.tracer.errors import AxisError, ShapeError, TraceError
 from tenferro.tracer.lines import at, user_line
@@ -27,7 +27,7 @@ from tenferro.tracer.traced import TracedArray, as_traced
 
 def axis_of(axis: Any, rank: int, name: str) -> int:
     """The axis counted from the front."""
-    index = int(axis.__index__())
+    index = integer(axis, name, "axis")
     if not -rank <= index < rank:
         raise AxisError(f"{name}: axis {index} for rank {rank}; it must be in [{-rank}, {rank}){at(user_line())}")
     return index % rank
@@ -290,7 +290,7 @@ def fliplr(m: Any) -> Any:
 
 def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
     """Quarter turns in the plane of two axes."""
-    turns = int(k) % 4
+    turns = integer(k, "rot90", "k") % 4
     first, second = axes
     if turns == 0:
         return as_traced(running_trace("rot90"), m, "rot90")[...]

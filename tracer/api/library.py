@@ -23,7 +23,7 @@ from tenferro.tracer.api.promotion import (
     strong,
 )
 from tenferro.tracer.api.record import ApiFunction
-from tenferro.tracer.dim import pinned
+from tenferro.tracer.dim import integer, pinned
 from tenferro.tracer.errors import DtypeError, ShapeError, TraceError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.ops import library
@@ -191,9 +191,7 @@ def round_(a: Any, decimals: int = 0, out: Any = None) -> Any:
     """Round half to even, to so many decimal places."""
     trace = running_trace("round")
     value, _ = operand(trace, a, "round")
-    places = pinned(decimals)
-    if type(places) is not int:
-        raise TraceError(f"round: decimals {decimals!r}; an int is needed{at(user_line())}")
+    places = integer(decimals, "round", "decimals")
     if value.type.dtype.kind in "biu" and places >= 0:
         return deliver(trace, "round", build.copied(trace, value), out)
     if places == 0:

@@ -11,9 +11,9 @@ from tenferro.tracer.api.deliver import deliver, new
 from tenferro.tracer.api.layout import axis_of, moveaxis, permuted, ravel
 from tenferro.tracer.api.promotion import aligned, broadcast_shapes, converted, resolve, result_type, sizes_text
 from tenferro.tracer.api.record import ApiFunction
-from tenferro.tracer.dim import pinned, smallest
+from tenferro.tracer.dim import integer, pinned, smallest
 from tenferro.tracer.dims import Extent, product
-from tenferro.tracer.errors import ShapeError, TraceError
+from tenferro.tracer.errors import ShapeError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.ops import library, pointwise as p, reductions
 from tenferro.tracer.program import Operand
@@ -94,6 +94,11 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     left, right = as_traced(trace, a, "tensordot"), as_traced(trace, b, "tensordot")
     axes = pinned(axes)
     if isinstance(axes, int):
+        if axes > min(left.ndim, right.ndim):
+            raise ShapeError(
+                f"tensordot: {axes} axes for ranks {left.ndim} and {right.ndim}; at most the smaller rank is "
+                f"needed{at(user_line())}"
+            )
         ours, theirs = tuple(range(left.ndim - axes, left.ndim)), tuple(range(axes))
     else:
         first, second = axes
@@ -145,6 +150,8 @@ def vecdot(x1: Any, x2: Any, /, out: Any = None) -> Any:
 
     trace = running_trace("vecdot")
     left, right = as_traced(trace, x1, "vecdot"), as_traced(trace, x2, "vecdot")
+    if left.ndim == 0 or right.ndim == 0:
+        raise ShapeError(f"vecdot: an operand of rank 0; rank 1 or more is needed{at(user_line())}")
     _contract(trace, "vecdot", left.read(), right.read(), -1, -1)
     multiplied = (left.conj() if left.dtype.kind == "c" else left) * right
     return sum_(multiplied, -1, multiplied.dtype, out)
@@ -171,9 +178,7 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
 
     running = running_trace("diagonal")
     array = moveaxis(as_traced(running, a, "diagonal"), (axis1, axis2), (-2, -1))
-    offset = pinned(offset)
-    if type(offset) is not int:
-        raise TraceError(f"diagonal: offset {offset!r}; an int is needed{at(user_line())}")
+    offset = integer(offset, "diagonal", "offset")
     rows, columns = array.shape[-2:]
     array = array[..., -offset if offset < 0 else 0 :, offset if offset > 0 else 0 :]
     rows, columns = array.shape[-2:]

@@ -67,7 +67,9 @@ class ArrayMethods:
     def __rdivmod__(self, other: Any) -> Any:
         return self._call("divmod", other, self)
 
-    def __pow__(self, other: Any) -> Any:
+    def __pow__(self, other: Any, modulo: Any = None) -> Any:
+        if modulo is not None:
+            return NotImplemented
         if isinstance(other, int) and self.dtype.kind == "b" and other == 2:
             return self._call("square", self)  # NumPy's operator does so, which gives int8 where power gives int64
         return self._call("power", self, other)

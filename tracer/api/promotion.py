@@ -100,14 +100,17 @@ def beyond(trace: Trace, x: Operand, dtype: Dtype) -> int:
         return -1 if x.value < info.min else int(x.value > info.max)
     if x.dtype.kind not in "iu":
         return 0
-    if trace.hint(x.expr) is None and info.max < _INT64.max:
+    value = trace.hint(x.expr)
+    if value is None and info.max < _INT64.max:
         raise TraceError(
             f"{dtype.name}: {trace.describe(x.expr)} beside an array of this dtype, known only when the program runs; "
             f"x.astype(numpy.int64) holds every size{at(user_line())}"
         )
-    if info.min > _INT64.min and not trace.guard("<=", int(info.min), x.expr):
+    # What is within 64 bits now needs no guard for 64 bits: the run raises where an expression outgrows them.
+    narrow_below, narrow_above = info.min > _INT64.min, info.max < _INT64.max
+    if (narrow_below or (value or 0) < info.min) and not trace.guard("<=", int(info.min), x.expr):
         return -1
-    return int(info.max < _INT64.max and not trace.guard("<=", x.expr, int(info.max)))
+    return int((narrow_above or (value or 0) > info.max) and not trace.guard("<=", x.expr, int(info.max)))
 
 
 def same_shape(trace: Trace, a: Shape, b: Shape) -> bool:

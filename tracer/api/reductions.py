@@ -16,6 +16,7 @@ from tenferro.tracer.api.deliver import deliver, new
 from tenferro.tracer.api.layout import axes_of, axis_of, ravel
 from tenferro.tracer.api.promotion import aligned, as_bool, broadcast_shapes, converted
 from tenferro.tracer.api.record import ApiFunction
+from tenferro.tracer.dim import integer
 from tenferro.tracer.dims import Extent, is_runtime, maximum, product, sub
 from tenferro.tracer.errors import DtypeError, ShapeError, TraceError
 from tenferro.tracer.lines import at, user_line
@@ -141,6 +142,8 @@ def _variance(
     squares = trace.emit1(reductions.squared_deviations, value, axes=axes, keepdims=_flag(keepdims))
     real = squares.type.dtype
     n = product(value.type.shape[k] for k in axes)
+    if not hasattr(type(ddof), "__float__") or getattr(ddof, "ndim", 0):
+        raise DtypeError(f"{name}: ddof {ddof!r}; a number is needed{at(user_line())}")
     if float(ddof).is_integer():
         least = sub(n, int(ddof))
         count = _number(trace, n if int(ddof) == 0 else maximum(least, 0), real)
@@ -300,7 +303,7 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = NOTHING, append: Any
     k = axis_of(axis, array.ndim, "diff")
     before = (slice(None),) * k
     ufunc = np.not_equal if array.dtype == BOOL else np.subtract
-    for _ in range(n):
+    for _ in range(integer(n, "diff", "n")):
         array = BY_UFUNC[ufunc].function(array[(*before, slice(1, None))], array[(*before, slice(None, -1))])
     return array
 
