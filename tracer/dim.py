@@ -281,7 +281,7 @@ def as_extent(x: object) -> Extent | None:
 
 def integer(x: Any, name: str, what: str) -> int:
     """An argument that must be a number while tracing: a Dim is pinned; a DtypeError for what is no integer."""
-    if not hasattr(type(x), "__index__") or getattr(x, "ndim", 0):
+    if not hasattr(type(x), "__index__") or getattr(x, "ndim", False):
         raise DtypeError(f"{name}: {what} {x!r}; an integer is needed{at(user_line())}")
     return int(x.__index__())
 

@@ -142,7 +142,7 @@ def _variance(
     squares = trace.emit1(reductions.squared_deviations, value, axes=axes, keepdims=_flag(keepdims))
     real = squares.type.dtype
     n = product(value.type.shape[k] for k in axes)
-    if not hasattr(type(ddof), "__float__") or getattr(ddof, "ndim", 0):
+    if not hasattr(type(ddof), "__float__") or getattr(ddof, "ndim", False):
         raise DtypeError(f"{name}: ddof {ddof!r}; a number is needed{at(user_line())}")
     if float(ddof).is_integer():
         least = sub(n, int(ddof))
