@@ -181,7 +181,7 @@ class Array(ArrayMethods):
     def __imod__(self, other: Any) -> Array:
         return self._inplace("remainder", other)
 
-    def __ipow__(self, other: Any, modulo: None = None) -> Array:
+    def __ipow__(self, other: Any, modulo: Any = None) -> Array:
         return self._inplace("power", other)
 
     def __imatmul__(self, other: Any) -> Array:

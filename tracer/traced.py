@@ -221,7 +221,7 @@ class TracedArray(ArrayMethods):
     def __imod__(self, other: Any) -> Any:
         return self._inplace("remainder", other)
 
-    def __ipow__(self, other: Any, modulo: None = None) -> Any:
+    def __ipow__(self, other: Any, modulo: Any = None) -> Any:
         return self._inplace("power", other)
 
     def __imatmul__(self, other: Any) -> Any:
