@@ -34,11 +34,11 @@ Array = np.ndarray[Any, Any]
 BOUND_PLANS = 256
 """Layouts kept per program; the least recently used one goes."""
 TIER_FACTOR = 5
-"""Compile times of run time after which a kernel is compiled again for speed. Level 2 takes two to four times as
-long to compile and level 0 up to three times as long to run, so that waiting longer costs a script more than it
-saves."""
-GOOD_AT_ONCE_SECONDS = 20e-3
-"""Estimated seconds of one run from which on level 2 comes first: it pays back within two calls."""
+"""Compile times of run time after which a kernel is compiled again for speed. Level 2 takes two to four times as long
+to compile and level 0 up to three times as long to run: waiting longer costs a script more than it saves."""
+GOOD_AT_ONCE_SECONDS = 4e-3
+"""Estimated seconds of one run on one thread from which on level 2 comes first: its longer compilation (10 to 50 ms,
+once per machine) pays back within a few calls."""
 UNKNOWN_TAILS = 64
 
 

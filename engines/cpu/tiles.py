@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 TILE_BYTES = 128
 """Bytes of a tile along the operand's contiguous direction: two cache lines, so that a misaligned one is read whole."""
 TILE_COLUMNS = 512
-AHEAD = 8
+AHEAD = 16
 """Columns between a line's prefetch and its use."""
 BLOCK_SIDES = {4: 16, 8: 8}
 """Item size → side of the square that is transposed in registers: one cache line."""
