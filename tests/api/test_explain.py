@@ -27,7 +27,7 @@ def test_changed_number_is_named_with_both_values():
     model.step(np.ones(3))
     reason = model.step.explain().traces[1].reason
     assert reason == "self.lr was 0.1, is 0.05; pass it as an argument to keep one program"
-    model.lr = np.ones(1)
+    setattr(model, "lr", np.ones(1))  # noqa: B010 (another type than declared)
     model.step(np.ones(3))
     assert model.step.explain().traces[2].reason.startswith("self.lr was 0.05, is of class ndarray; ")
     del model.lr

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tenferro.tracer.api import registry  # noqa: F401 (fills the table)
 from tenferro.tracer.api.methods import ArrayMethods
-from tenferro.tracer.api.registry import API
+from tenferro.tracer.api.record import API
 from tenferro.tracer.errors import BoundsError, DtypeError, LeakError, MutationError, ShapeError, TraceError
 from tenferro.tracer.trace import current_trace
 from tenferro.tracer.traced import TracedArray
