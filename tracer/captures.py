@@ -88,14 +88,36 @@ def names_of(code: CodeType) -> tuple[tuple[str, ...], frozenset[str]]:
     read: dict[str, None] = {}
     stored: set[str] = set()
     for part in codes_of(code):
-        for instruction in dis.get_instructions(part):
-            if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
-                read[instruction.argval] = None
-            elif instruction.opname in ("STORE_GLOBAL", "STORE_NAME"):
-                stored.add(instruction.argval)
-            elif instruction.opname == "STORE_DEREF" and instruction.argval in part.co_freevars:
-                stored.add(instruction.argval)
+        for opcode, argument in _namings(part.co_code):
+            if opcode == _LOAD_GLOBAL:
+                read[part.co_names[argument >> 1]] = None  # the lowest bit says whether it will be called
+            elif opcode == _LOAD_NAME:
+                read[part.co_names[argument]] = None
+            elif opcode == _STORE_DEREF:
+                name = part._varname_from_oparg(argument)  # type: ignore[attr-defined]
+                if name in part.co_freevars:
+                    stored.add(name)
+            else:
+                stored.add(part.co_names[argument])
     return tuple(read), frozenset(stored)
+
+
+_LOAD_GLOBAL, _LOAD_NAME, _STORE_DEREF = (dis.opmap[n] for n in ("LOAD_GLOBAL", "LOAD_NAME", "STORE_DEREF"))
+_NAMING = frozenset({_LOAD_GLOBAL, _LOAD_NAME, _STORE_DEREF, dis.opmap["STORE_GLOBAL"], dis.opmap["STORE_NAME"]})
+
+
+def _namings(code: bytes) -> Iterator[tuple[int, int]]:
+    """The instructions that name variables outside, with their arguments. ``dis`` describes every instruction, which
+    for a function of 3,000 operations takes a sixth of its compilation."""
+    extended = 0
+    for position in range(0, len(code), 2):
+        opcode = code[position]
+        if opcode == dis.EXTENDED_ARG:
+            extended = (extended | code[position + 1]) << 8
+            continue
+        if opcode in _NAMING:
+            yield opcode, extended | code[position + 1]
+        extended = 0
 
 
 def _cells(function: FunctionType) -> Iterator[tuple[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+from typing import Any
 
 import numpy as np
 import pytest
@@ -206,3 +207,29 @@ def test_view_of_a_captured_array_watches_its_base():
     assert c.read(None)[0] is view
     array = np.zeros(4)
     assert c.read(None) is None
+
+
+def test_names_in_code_are_those_that_dis_finds() -> None:
+    """The quick reader of byte code against the standard library's, over functions with many names."""
+    import dis
+    import inspect
+    import textwrap
+
+    from tenferro.tracer import captures as module
+
+    many = "def f():\n" + "".join(f"    global g{k}\n    g{k} = h{k}\n" for k in range(300)) + "    return len(print)\n"
+    scope: dict[str, Any] = {}
+    exec(many, scope)
+    codes = [scope["f"].__code__, compile(textwrap.dedent(inspect.getsource(module)), "captures", "exec")]
+    for code in [c for one in codes for c in module.codes_of(one)]:
+        read: dict[str, None] = {}
+        stored = set()
+        for part in module.codes_of(code):
+            for i in dis.get_instructions(part):
+                if i.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+                    read[i.argval] = None
+                elif i.opname in ("STORE_GLOBAL", "STORE_NAME"):
+                    stored.add(i.argval)
+                elif i.opname == "STORE_DEREF" and i.argval in part.co_freevars:
+                    stored.add(i.argval)
+        assert module.names_of(code) == (tuple(read), frozenset(stored))
