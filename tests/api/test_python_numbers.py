@@ -166,3 +166,11 @@ def test_expressions_that_outgrow_64_bits() -> None:
     g = tn.jit(lambda x, n: x < n * n)
     np.testing.assert_array_equal(g(x, 2**40), [True] * 3)
     np.testing.assert_array_equal(g(x, 1), x < 1)
+
+
+@pytest.mark.parametrize("dtype", ["i1", "i4", "i8", "u2"])
+def test_the_reciprocal_of_integers_rounds_towards_zero(dtype: str) -> None:
+    x = np.array([-5, -2, -1, 1, 2, 100], "i8").astype(dtype)
+    found = tn.jit(np.reciprocal)(x)
+    assert found.dtype == x.dtype
+    np.testing.assert_array_equal(found, np.reciprocal(x))

@@ -147,7 +147,12 @@ def _square(trace: Trace, x: Operand) -> Operand:
 
 def _reciprocal(trace: Trace, x: Operand) -> Operand:
     if x.type.dtype.kind in "iu":
-        return trace.emit1(p.floor_divide, _one(x), x)
+        floor = trace.emit1(p.floor_divide, _one(x), x)
+        if x.type.dtype.kind == "u":
+            return floor
+        # NumPy's reciprocal of integers rounds towards 0.
+        below = trace.emit1(p.less, x, build.literal(-1, x.type.dtype))
+        return trace.emit1(p.where, below, build.literal(0, x.type.dtype), floor)
     return trace.emit1(p.divide, _one(x), x)
 
 
