@@ -1,9 +1,8 @@
 """A plan on the layouts of one call: everything that can be decided once per shape is decided here.
 
 In: a Plan, the shapes and strides of a call's inputs, its sizes. Out: a ``BoundPlan``: actions over *positions*
-(arrays of
-one run: the inputs first, then what the run makes). Kernels between two actions that need Python lie in one native
-block, which ``native.enter`` runs in a single call.
+(arrays of one run: the inputs first, then what the run makes). Kernels between two actions that need Python lie in one
+native block, which ``native.enter`` runs in a single call.
 
 A call whose result has a run-time extent ends the binding; what follows is bound when the extent is known, once per
 value.
@@ -40,7 +39,7 @@ HEAVY_SECONDS = 50e-6
 
 @dataclass(frozen=True, slots=True)
 class ViewOf:
-    """``views`` of the array at ``source``; ``copy`` where the result must be C-ordered memory of its own."""
+    """A view of the array at ``source``; with ``copy_reshape`` a C-ordered copy of it under that shape."""
 
     position: int
     source: int

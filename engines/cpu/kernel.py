@@ -1,7 +1,7 @@
 """Compiled kernels: a Region and a Variant go in, addresses of entries come out.
 
-A kernel is compiled at level 0 when first needed and again at level 2 when it has run for long enough to pay for that
-(``Kernel.promote``). Texts that are equal share one library in the process; equal texts of other processes come from
+A kernel is compiled at level 0 when first needed and again at level 2 when it has run for long enough to pay for that.
+Texts that are equal share one library in the process; equal texts of other processes come from
 the disk cache.
 """
 

@@ -6,7 +6,7 @@ kernel's parameters and whose ``variant`` says which kernel text serves it.
 The space is cut in two groups of loops. The *row* group is what vectors run along: the row axes, in row-major order
 (the
 reduction tree fixes that order), or for a region without reductions the innermost axis. The *outer* group is the rest,
-ordered by stride. Within a group neighbouring axes are merged where every access allows it.
+in the space's order. Within a group neighbouring axes are merged where every access allows it.
 """
 
 from __future__ import annotations
@@ -139,16 +139,6 @@ class Bound:
 
 
 @dataclass(frozen=True, slots=True)
-class BoundWindow:
-    """A window on the loops: the loop that is its axis (outer loops first, then row loops), and its numbers."""
-
-    loop: int
-    offset: int
-    step: int
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
 class Variant:
     """What the text of a kernel depends on, beside the region itself."""
 
@@ -275,7 +265,7 @@ class _Found:
 
 
 def layout(region: Region, slots: Mapping[int, Strided], itemsizes: Mapping[int, int], env: Environment) -> Layout:
-    """The loops of a region on these slots. Raises NeedsCopyError (see ``find_copies``) where a view has no strides."""
+    """The loops of a region on these slots. Raises NeedsCopyError where a view has no strides."""
     space = evaluate_shape(region.space, env)
     rank = len(space)
     found: list[_Found] = []

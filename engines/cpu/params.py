@@ -13,11 +13,11 @@ from tenferro.lowering.region import Gather, Iota, Load, Region, Uniform, Valid,
 from tenferro.tracer.dims import Environment, evaluate
 from tenferro.tracer.program import DimScalar
 
-LATCH, LENGTH, BLOCK, BLOCKS, PARTS, PART_POINTER, CELLS_POINTER, TILE = range(8)
+LATCH, LENGTH, BLOCK, BLOCKS, PART_POINTER, CELLS_POINTER, TILE = range(7)
 """Fixed words: the latch's relative word offset (filled when a block is sealed); elements of a row; elements of a work
-item; work items of a row; chunks of a row; partial results; outer values (split schedule); columns of a tile."""
+item; work items of a row; partial results; outer values (split schedule); columns of a tile."""
 
-FIXED = 8
+FIXED = 7
 
 
 class ParamMap:

@@ -69,7 +69,7 @@ class PassFunction:
         self._open_streams(length)
         self._fix_values()
         reduces = list(self.one.reduces)
-        accumulators = {r: self._accumulator(r, second=False) for r in reduces}
+        accumulators = {r: self._accumulator(r) for r in reduces}
         finals = self._sweep(self.one.nodes, accumulators, length, stores=True)
         part_words: dict[int, list[Vec]] = {r: a.finish(finals[r], "%e0") for r, a in accumulators.items()}
         moments = [r for r in reduces if self._node(r).kind == "moments"]
@@ -165,7 +165,7 @@ class PassFunction:
 
     # The loop.
 
-    def _accumulator(self, r: int, second: bool) -> Accumulator:
+    def _accumulator(self, r: int) -> Accumulator:
         node = self._node(r)
         kind = "sum" if node.kind == "moments" else node.kind
         return Accumulator(kind, self.region.nodes[node.arg].dtype, self.builder)
@@ -364,7 +364,7 @@ class PassFunction:
             count = Vec(code.emit(f"sitofp i64 {length} to {elements.memory_type(dtype)}"), dtype)
             centres[r] = scalar.div(sums[r][0], count)
         spread = {r: elements.splat(code, c, self.kernel.lanes) for r, c in centres.items()}
-        accumulators = {r: self._accumulator(r, second=True) for r in moments}
+        accumulators = {r: self._accumulator(r) for r in moments}
         needed = self._needed_for(moments)
         finals = self._sweep(needed, accumulators, length, stores=False, centres=spread)
         found: dict[int, list[Vec]] = {}

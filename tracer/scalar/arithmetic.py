@@ -25,10 +25,6 @@ def widened(function: Callable[..., Value]) -> Callable[..., Value]:
     return on_any
 
 
-def not_nan(b: Builder, x: Value) -> Value:
-    return b.eq(x, x)
-
-
 def is_nan(b: Builder, x: Value) -> Value:
     return b.ne(x, x)
 
