@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING, Any as _Any
 
-from tenferro import tree as tree
+from tenferro import evaluation as _evaluation, tree as tree
 from tenferro.array import Array as Array, array as array, asarray as asarray, from_dlpack as from_dlpack
 from tenferro.jit import jit as jit
 from tenferro.threads import cpu_engines as cpu_engines, threads as threads
@@ -30,6 +30,15 @@ if _TYPE_CHECKING:
     from tenferro.tracer.config import ConfigError as ConfigError
 
 __version__ = "0.1.0"
+
+
+def _eager() -> _evaluation.Evaluator:
+    from tenferro import eager
+
+    return eager
+
+
+_evaluation.use(_eager)
 
 
 def __getattr__(name: str) -> _Any:

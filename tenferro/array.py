@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tenferro.evaluation import evaluator
 from tenferro.tracer.api.methods import ArrayMethods
 from tenferro.tracer.errors import DtypeError, LoweringError, TraceError
 from tenferro.tracer.lines import at, user_line
@@ -37,9 +38,7 @@ class Array(ArrayMethods):
         self._engine = engine
 
     def _call(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        from tenferro.eager import call
-
-        return call(name, args, kwargs)
+        return evaluator().call(name, args, kwargs)
 
     # -- attributes --------------------------------------------------------------------------------------------------
 
@@ -116,20 +115,11 @@ class Array(ArrayMethods):
     def __dlpack_device__(self) -> Any:
         return self._data.__dlpack_device__()
 
-    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
-        import importlib
-
-        return importlib.import_module("tenferro.numpy")
-
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        from tenferro.eager import ufunc_call
-
-        return ufunc_call(ufunc, method, inputs, kwargs)
+        return evaluator().ufunc_call(ufunc, method, inputs, kwargs)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        from tenferro.eager import function_call
-
-        return function_call(function, args, kwargs)
+        return evaluator().function_call(function, args, kwargs)
 
     def __reduce__(self) -> Any:
         return asarray, (np.array(self._data),)
@@ -143,9 +133,7 @@ class Array(ArrayMethods):
     # -- writes ------------------------------------------------------------------------------------------------------
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        from tenferro.eager import set_item
-
-        set_item(self, key, value)
+        evaluator().set_item(self, key, value)
 
     def fill(self, value: Any) -> None:
         """Write one value everywhere."""

@@ -15,7 +15,7 @@ LAYERS = ("tracer", "lowering", "engines", "tenferro")  # from the bottom up
 OUTSIDE = {"tracer": {"numpy"}, "lowering": {"numpy"}, "engines": {"numpy", "llvmlite"}, "tenferro": {"numpy"}}
 LLVMLITE_FILE = "engines/cpu/toolchain.py"
 HOOKS = {
-    ("tracer/traced.py", "tenferro.numpy"): "the array API asks an array for its namespace, which lies at the top",
+    ("tracer/api/methods.py", "tenferro.numpy"): "the array API asks an array for its namespace, which lies at the top",
     ("tenferro/__init__.py", "unknown"): "tenferro.numpy and tenferro.runtime are loaded when they are first named",
 }
 """(file, module) → why an import by name at run time is right there."""
@@ -116,6 +116,42 @@ def test_sources_are_found():
 def test_imports_go_down(file: Path):
     path = file.relative_to(ROOT).as_posix()
     assert faults(file.read_text(encoding="utf-8"), module_name(file), file.name == "__init__.py", path) == []
+
+
+def circle(graph: dict[str, set[str]]) -> list[str]:
+    """The modules from which a walk along imports comes back to its start; empty where there is no such walk."""
+    left = {module: set(imported) for module, imported in graph.items()}
+    while left:
+        ends = {m for m, imported in left.items() if not imported & left.keys()}
+        if not ends:
+            return sorted(left)
+        left = {m: imported for m, imported in left.items() if m not in ends}
+    return []
+
+
+def without_type_checking(text: str) -> str:
+    """The text without what only type checkers read."""
+    body = [n for n in ast.parse(text).body if not (isinstance(n, ast.If) and "TYPE_CHECKING" in ast.unparse(n.test))]
+    return ast.unparse(ast.Module(body, []))
+
+
+def test_what_users_call_has_no_circle_of_imports():
+    """Imports inside functions count: they delay a module, they hide no circle."""
+    files = {module_name(f): f for f in (ROOT / "tenferro").rglob("*.py")}
+    graph = {}
+    for module, file in files.items():
+        text = without_type_checking(file.read_text(encoding="utf-8"))
+        found = {i.module for i in imports(text, module, file.name == "__init__.py")}
+        # An imported name is a module of the folder, or stands in one.
+        graph[module] = ({m for m in found if m in files} | {m.rpartition(".")[0] for m in found}) & files.keys()
+        graph[module] -= {module, "tenferro"}
+    assert circle(graph) == []
+
+
+def test_a_circle_is_found():
+    assert circle({"a": {"b"}, "b": {"c"}, "c": set()}) == []
+    assert circle({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == ["a", "b", "c", "d"]
+    assert "x" not in without_type_checking("if TYPE_CHECKING:\n    import x\nimport y")
 
 
 @pytest.mark.parametrize(

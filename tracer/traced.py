@@ -165,12 +165,6 @@ class TracedArray(ArrayMethods):
     def device(self) -> str:
         return "cpu"
 
-    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
-        """``tenferro.numpy``: found by name when asked, since this folder imports nothing above it."""
-        import importlib
-
-        return importlib.import_module("tenferro.numpy")
-
     def _call(self, name: str, *args: Any, **kwargs: Any) -> Any:
         if not self._cell.trace.alive:
             raise complaints.leaked(self)
