@@ -8,26 +8,15 @@ import time
 
 import pytest
 
+from tests.engines.cpu.busy import busy
+
 INTERRUPTED = """
 import signal, sys, time
 import numpy as np
 from tenferro.engines.cpu import memory, native, threads
 from tenferro.engines.cpu.toolchain import compile_text
 heavy, workers = sys.argv[1] == "heavy", int(sys.argv[2])
-library = compile_text('''
-define void @busy(ptr %p, i64 %b, i64 %e) {
-entry:
-  %s = alloca i64
-  br label %l
-l:
-  %i = phi i64 [0, %entry], [%j, %l]
-  store volatile i64 %i, ptr %s
-  %j = add i64 %i, 1
-  %c = icmp slt i64 %j, 1000000
-  br i1 %c, label %l, label %d
-d:
-  ret void
-}
+library = compile_text('''BUSY
 define void @mark(ptr %p, i64 %b, i64 %e) {
   %xp = getelementptr i64, ptr %p, i64 1
   %x = load ptr, ptr %xp
@@ -51,7 +40,7 @@ with threads.threads(workers):
     x = np.zeros(1)
     assert enter(mark.seal(), count, x) == native.CLEAN and x[0] == 42
 print("done", flush=True)
-"""
+""".replace("BUSY", busy("busy", 1_000_000))
 
 
 @pytest.mark.parametrize("workers", [1, 3])
