@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import wraps
+from functools import cache, wraps
 from types import ModuleType
 from typing import Any
 
@@ -157,19 +157,26 @@ def _random_functions() -> Iterator[str]:
             yield name
 
 
+@cache
+def _stand_in(module: ModuleType, name: str, original: Any) -> Any:
+    """What a trace has in place of ``original``; made once, for every trace installs it."""
+    if module is np:
+        return (_creating if name in CREATION else _converting)(name, original)
+    return _random_class(original) if isinstance(original, type) else _randomness(name, original)
+
+
+@cache
+def _replaced() -> tuple[tuple[ModuleType, str], ...]:
+    names = ((np, name) for name in (*CREATION, *CONVERSION, *FROM_OUTSIDE))
+    random = ((np.random, name) for name in (*_random_functions(), "RandomState", "Generator"))
+    return (*names, *random)
+
+
 def _install() -> None:
-    replaced: list[tuple[ModuleType, str, Any]] = []
-    for name in (*CREATION, *CONVERSION, *FROM_OUTSIDE):
-        original = getattr(np, name)
-        make = _creating if name in CREATION else _converting
-        replaced.append((np, name, make(name, original)))
-    for name in _random_functions():
-        replaced.append((np.random, name, _randomness(name, getattr(np.random, name))))
-    for name in ("RandomState", "Generator"):
-        replaced.append((np.random, name, _random_class(getattr(np.random, name))))
-    for module, name, replacement in replaced:
-        _originals.append((module, name, getattr(module, name)))
-        setattr(module, name, replacement)
+    for module, name in _replaced():
+        original = getattr(module, name)
+        _originals.append((module, name, original))
+        setattr(module, name, _stand_in(module, name, original))
 
 
 def _restore() -> None:

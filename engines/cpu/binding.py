@@ -11,6 +11,7 @@ value.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -19,7 +20,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tenferro.engines.cpu import layout as lay, memory
-from tenferro.engines.cpu.kernel import FAST, KernelTable
+from tenferro.engines.cpu.kernel import FAST, GOOD, KernelTable
 from tenferro.engines.cpu.launch import add_region
 from tenferro.engines.cpu.layout import NeedsCopyError, Strided, contiguous
 from tenferro.engines.cpu.native import Block
@@ -57,7 +58,7 @@ class Enter:
     block: Block
     positions: tuple[int, ...]
     made: tuple[int, ...]
-    address: int
+    address: int = 0  # once the block is sealed
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,6 @@ class BoundPlan:
     outputs: tuple[int | Source, ...]
     tail: Tail | None = None  # what follows a call with a run-time extent
     level: int = FAST
-    estimate: float = 0.0  # seconds of one run
     seconds_left: float = 0.0  # of running until level 2 pays; 0 when there is nothing to wait for
     only: Enter | None = None  # the block of a plan that is nothing but it
     picks: tuple[int, ...] = ()  # which of that block's arrays are the outputs
@@ -148,6 +148,7 @@ class Binder:
     places: dict[int, Place]
     positions: int
     level: int
+    good_from: float = math.inf  # estimated seconds of a run from which on level 2 is taken whatever ``level`` says
     types: dict[int, ArrayType] = field(init=False)
     actions: list[Action] = field(default_factory=list)
     block: Block | None = None
@@ -170,6 +171,7 @@ class Binder:
             self.users[place.position] = self.users.get(place.position, 0) + 1
 
     def bind(self, start: int) -> BoundPlan:
+        """The actions of the steps from ``start`` on. Kernels are compiled last, when the level is known."""
         tail = None
         for number in range(start, len(self.plan.steps)):
             tail = self._step(self.plan.steps[number], number)
@@ -177,10 +179,15 @@ class Binder:
                 break
             self._free(self.plan.frees[number])
         self.close_block()
+        if self.good_from < self.seconds:
+            self.level = GOOD
+        for action in self.actions:
+            if isinstance(action, Enter):
+                action.address = action.block.seal(self.level)
         outputs: tuple[int | Source, ...] = ()
         if tail is None:
             outputs = tuple(self._output(o) for o in self.plan.program.outputs)
-        return BoundPlan(self.actions, self.positions, outputs, tail, self.level, estimate=self.seconds)
+        return BoundPlan(self.actions, self.positions, outputs, tail, self.level)
 
     def _step(self, step: Step, number: int) -> Tail | None:
         match step:
@@ -273,7 +280,7 @@ class Binder:
         self.block.heavy = self.block_seconds > HEAVY_SECONDS
         self.seconds += self.block_seconds
         made = tuple(self.block_made)
-        self.actions.append(Enter(self.block, tuple(self.block_positions), made, self.block.seal()))
+        self.actions.append(Enter(self.block, tuple(self.block_positions), made))
         self.block = None
         self.free = {}
 

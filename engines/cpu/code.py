@@ -88,6 +88,10 @@ class Code:
         smaller = self.emit(f"icmp slt i64 {a}, {b}")
         return self.emit(f"select i1 {smaller}, i64 {a}, i64 {b}")
 
+    def maximum(self, a: str | int, b: str | int) -> str:
+        greater = self.emit(f"icmp sgt i64 {a}, {b}")
+        return self.emit(f"select i1 {greater}, i64 {a}, i64 {b}")
+
     def compare(self, predicate: str, a: str | int, b: str | int) -> str:
         return self.emit(f"icmp {predicate} i64 {a}, {b}")
 

@@ -42,6 +42,9 @@ MIN_COLUMNS = 16
 SHORT_ROW = 32
 """Elements up to which rows are transposed tile by tile and walked down in lanes, whatever their layout: a vector along
 so short a row would be mostly empty, and the row's own overhead (about 50 ns) more than its work."""
+MIN_SHORT_ROWS = 1024
+"""Short rows that must be transposed are walked down in lanes from this many on: fewer take less than 0.1 ms either
+way, and a program that meets short and long rows in turn needs one kernel instead of two."""
 
 
 def column_layout(region: Region, layout: Layout) -> Layout | None:
@@ -53,9 +56,10 @@ def column_layout(region: Region, layout: Layout) -> Layout | None:
     if any(isinstance(n, Load) and n.windows for n in region.nodes):
         return None
     accesses = [replace(a, kind=_kind_across(a)) for a in layout.accesses]
-    if len(layout.row) == 1 and layout.row_length <= SHORT_ROW:
+    packs = any(a.kind == "packed" for a in accesses)
+    if len(layout.row) == 1 and layout.row_length <= SHORT_ROW and (not packs or layout.outer_count >= MIN_SHORT_ROWS):
         return replace(layout, accesses=tuple(accesses))
-    if any(a.kind == "packed" for a in accesses) or all(a.kind == "unit" for a in layout.accesses if any(a.row)):
+    if packs or all(a.kind == "unit" for a in layout.accesses if any(a.row)):
         return None
     longest = MAX_CHUNKS * min(
         (chunk_length(region, k) for k, n in enumerate(region.nodes) if isinstance(n, Reduce)), default=1

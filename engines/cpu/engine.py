@@ -21,6 +21,7 @@ from tenferro.engines.cpu.layout import Strided
 from tenferro.engines.cpu.toolchain import Target
 from tenferro.engines.engine import Engine, Executable, RunResult
 from tenferro.engines.reference import ReferenceExecutable, evaluated
+from tenferro.lowering.checks import called
 from tenferro.lowering.exec_program import Slot
 from tenferro.lowering.plan import Plan
 from tenferro.tracer.config import config
@@ -114,10 +115,10 @@ class CpuExecutable(Executable):
         return Binder(self.plan, self.table, self._environment(inputs), places, len(inputs), level)
 
     def _bind(self, key: Any, inputs: Sequence[Array | int]) -> BoundPlan:
-        level = GOOD if self._tier == "2" else FAST
-        bound = self._binder(inputs, level).bind(0)
-        if self._tier == "auto" and bound.estimate > GOOD_AT_ONCE_SECONDS:
-            bound = self._binder(inputs, GOOD).bind(0)
+        binder = self._binder(inputs, GOOD if self._tier == "2" else FAST)
+        if self._tier == "auto":
+            binder.good_from = GOOD_AT_ONCE_SECONDS
+        bound = binder.bind(0)
         if bound.level == FAST and self._tier == "auto":
             bound.seconds_left = TIER_FACTOR * sum(k.compile_seconds for k in self.table.kernels())
         self._bound[key] = bound
@@ -180,7 +181,7 @@ class CpuExecutable(Executable):
             return
         params = {k: evaluated(v, env) for k, v in instruction.params.items()}
         with np.errstate(all="ignore"):
-            result = instruction.op.reference(*operands, **params)
+            result = called(instruction, operands, params)
         results = result if isinstance(result, tuple) else (result,)
         for position, one, kind in zip(action.outputs, results, instruction.types, strict=True):
             arrays[position] = np.require(np.asarray(one, kind.dtype), requirements=["C", "O", "W"])

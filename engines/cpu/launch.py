@@ -6,6 +6,7 @@ None of these choices changes bits: every schedule follows the one reduction tre
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,7 +18,7 @@ from tenferro.engines.cpu.layout import Layout, Variant
 from tenferro.engines.cpu.params import BLOCK, BLOCKS, CELLS_POINTER, PART_POINTER, TILE
 from tenferro.engines.cpu.phases import chunk_length, cost
 from tenferro.engines.cpu.rows import MAX_ROW_CHUNKS, PACKED_BLOCK, RowKernel
-from tenferro.engines.cpu.tiles import TILE_COLUMNS
+from tenferro.engines.cpu.tiles import items
 from tenferro.lowering.checks import empty_error
 from tenferro.lowering.region import Iota, Load, Reduce, Region, Valid
 
@@ -111,7 +112,7 @@ def _launch(
 ) -> None:  # fmt: skip
     """One launch with its pointers; ``extra`` are (parameter, position) of buffers beside the accesses."""
     block = binder.open_block()
-    launch = block.add_launch(kernel.address(entry, binder.level), total, grain, words)
+    launch = block.add_launch(partial(kernel.address, entry), total, grain, words)
     for a, access in enumerate(layout.accesses):
         position = binder.places[access.slot].position
         block.add_patch(binder.patch(position), launch, kernel.writer.params["p", a], access.offset)
@@ -144,13 +145,20 @@ def tile_layout(region: Region, layout: Layout) -> Layout | None:
     return replace(layout, accesses=tuple(accesses))
 
 
+def _is_read_both_ways(layout: Layout) -> bool:
+    """Whether a tiled operand is also read along the row."""
+    across = {(a.slot, a.offset, a.outer[-1], a.row[0]) for a in layout.accesses if a.kind == "tiled"}
+    return any((a.slot, a.offset, a.row[0], a.outer[-1]) in across for a in layout.accesses if a.kind == "unit")
+
+
 def _add_tiles(binder: Binder, kernel: Kernel, layout: Layout, words: list[int], seconds: float) -> float:
     """Items are tiles."""
     writer = kernel.writer
     assert isinstance(writer, RowKernel)
     inner = layout.outer[-1].size
-    blocks = -(-layout.row_length // TILE_COLUMNS)
-    total = layout.outer_count // inner * -(-inner // writer.tile_rows) * blocks
+    groups = layout.outer_count // inner
+    paired = inner == layout.row_length and _is_read_both_ways(layout)
+    total, words[BLOCK] = items(groups, inner, layout.row_length, writer.tile_rows, paired)
     all_seconds = seconds * layout.outer_count
     grain = max(1, min(total, round(GRAIN_SECONDS / (all_seconds / total))))
     _launch(binder, kernel, "tiles", layout, total, grain, words)

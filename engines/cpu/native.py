@@ -172,7 +172,7 @@ def check_layout() -> None:
 
 @dataclass(slots=True)
 class _Launch:
-    address: int
+    address: int | Callable[[int], int]
     total: int
     grain: int
     params: list[int]
@@ -195,8 +195,9 @@ class Block:
         self.outputs: list[tuple[tuple[int, ...], np.dtype[Any], int]] = []
         self.buffer: np.ndarray[Any, np.dtype[np.int64]] | None = None
 
-    def add_launch(self, address: int, total: int, grain: int, params: Sequence[int]) -> int:
-        """Append a launch and return its index. ``params[0]`` is a place for the latch's offset: whatever it holds is
+    def add_launch(self, address: int | Callable[[int], int], total: int, grain: int, params: Sequence[int]) -> int:
+        """Append a launch and return its index. ``address``: a function's, or what finds it for a code generation level
+        when the block is sealed. ``params[0]`` is a place for the latch's offset: whatever it holds is
         replaced. Raises ValueError for a grain below 1, a negative total or no parameter."""
         if grain < 1 or total < 0 or not params:
             raise ValueError(f"add_launch: total {total}, grain {grain}, {len(params)} params; needed >= 0, >= 1, >= 1")
@@ -228,8 +229,8 @@ class Block:
         self.outputs.append((tuple(shape), dtype, tag))
         return -len(self.outputs)
 
-    def seal(self) -> int:
-        """The template's address. It stays valid while this object lives."""
+    def seal(self, level: int = 0) -> int:
+        """The template's address, its kernels at this code generation level. It stays valid while this object lives."""
         patch_count = sum(len(launch.patches) for launch in self._launches)
         fixed = native_entry.FIXED_WORDS + native_entry.LAUNCH_WORDS * len(self._launches)
         offset = fixed + native_entry.PATCH_WORDS * patch_count
@@ -237,7 +238,8 @@ class Block:
         patches: list[int] = []
         params: list[int] = []
         for launch in self._launches:
-            launches += [launch.address, offset, launch.total, launch.grain]
+            address = launch.address if isinstance(launch.address, int) else launch.address(level)
+            launches += [address, offset, launch.total, launch.grain]
             for position, param, byte_offset in launch.patches:
                 patches += [position, offset + param, byte_offset]
             params += [native_entry.LATCH - offset, *launch.params[1:]]

@@ -123,6 +123,8 @@ class PreparedCache(Generic[V]):
             self._evict()
 
     def _evict(self) -> None:
+        if len(self._entries) <= self._max_entries:
+            return
         for key in [k for k, a in self._entries.items() if a.value is not None or a.failure is not None]:
             if len(self._entries) <= self._max_entries:
                 return

@@ -10,7 +10,7 @@ import numpy as np
 from tenferro.engines.engine import Engine, Executable
 from tenferro.lowering.plan import Plan
 from tenferro.tracer.errors import DtypeError, ShapeError
-from tenferro.tracer.program import SemanticProgram, Value, same_meaning
+from tenferro.tracer.program import Literal, Operand, SemanticProgram, Value, same_meaning
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +69,12 @@ class Prepared:
 
 
 def _outline(program: SemanticProgram) -> tuple[object, ...]:
-    ops = tuple([(o.op.name, *[i.id for i in o.inputs if isinstance(i, Value)]) for o in program.operations])
+    ops = tuple([(o.op.name, *[_hashed(i) for i in o.inputs]) for o in program.operations])
     return (tuple(i.value.type for i in program.inputs), ops, program.aliases)
+
+
+def _hashed(operand: Operand) -> object:
+    return operand.id if isinstance(operand, Value) else operand.value if isinstance(operand, Literal) else None
 
 
 class PreparedKey:
