@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tenferro.engines.engine import Engine, Executable, RunResult
-from tenferro.lowering.checks import bounds_error, empty_error, report_division
+from tenferro.lowering.checks import bounds_error, called, empty_error, report_division
 from tenferro.lowering.exec_program import ExecProgram, Instruction, Slot, Source
 from tenferro.lowering.masks import lane_conditions
 from tenferro.lowering.plan import Plan
@@ -113,7 +113,7 @@ class ReferenceExecutable(Executable):
             case form:
                 if isinstance(form, Pointwise) and form.check == "zero_divisor" and arrays[0].dtype.kind in "iu":
                     self._note_division(frame, number, instruction, arrays)
-                result = instruction.op.reference(*arrays, **params)
+                result = called(instruction, arrays, params)
                 results = result if isinstance(result, tuple) else (result,)
         self._write(frame, instruction, results)
         for source, last in zip(instruction.inputs, instruction.last_use, strict=True):

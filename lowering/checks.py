@@ -3,18 +3,43 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from tenferro.lowering.exec_program import Instruction
 from tenferro.tracer.errors import BoundsError, DivisionError, ShapeError
+from tenferro.tracer.foreign import NUMPY_ERRORS, as_own
 from tenferro.tracer.lines import SourceLine, at, user_line
+from tenferro.tracer.ops import library
 
 
 def _line(instruction: Instruction) -> SourceLine | None:
     """The line in the traced function; an eager operation has none of its own, but its caller's stands on the stack."""
     return instruction.line or user_line()
+
+
+def called(instruction: Instruction, operands: Sequence[Any], params: Mapping[str, Any]) -> Any:
+    """What the row's function on NumPy arrays gives; what it raises has the user's line."""
+    try:
+        return instruction.op.reference(*operands, **params)
+    except NUMPY_ERRORS as error:
+        raise _call_error(instruction, operands, error) from None
+
+
+def _call_error(instruction: Instruction, operands: Sequence[Any], error: Exception) -> Exception:
+    if instruction.op is library.scatter and isinstance(error, IndexError):
+        base, places, _ = operands
+        size = base.shape[instruction.params["axis"]]
+        bad = places[(places < -size) | (places >= size)]
+        return bounds_error(instruction, int(bad.reshape(-1)[0]), size)
+    if instruction.op is library.mask_update and isinstance(error, ValueError) and operands[2].ndim == 1:
+        return ShapeError(
+            f"mask_update: {operands[2].size} values for {np.count_nonzero(operands[1])} elements under the mask; as "
+            f"many, or one, are needed{at(_line(instruction))}"
+        )
+    return as_own(instruction.params.get("function", instruction.op.name), error, _line(instruction))
 
 
 def bounds_error(instruction: Instruction, value: int, size: int) -> BoundsError:

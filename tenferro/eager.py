@@ -21,6 +21,7 @@ from tenferro.tracer.api.elementwise import SMALL_EXPONENTS
 from tenferro.tracer.api.record import API, ApiFunction
 from tenferro.tracer.api.registry import BY_NUMPY
 from tenferro.tracer.errors import DtypeError, TraceError
+from tenferro.tracer.foreign import NUMPY_ERRORS, as_own
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.signature import Binder, static_key
 from tenferro.tracer.trace import current_trace
@@ -153,7 +154,7 @@ def call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if record.view:
         return _view(record, args, kwargs)
     if not record.arrays:
-        return _made(record.reference(*args, **kwargs), default_runtime().engines()[0])
+        return _made(_run(record, args, kwargs), default_runtime().engines()[0])
     function = _functions.get(name)
     if function is None:
         function = _functions[name] = EagerFunction(record)
@@ -172,8 +173,16 @@ def namespace_call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 
 def _view(record: ApiFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     engine = _engine(args) or _engine(tuple(kwargs.values()))
-    result = record.reference(*map(_unwrapped, args), **{k: _unwrapped(v) for k, v in kwargs.items()})
+    result = _run(record, args, kwargs)
     return result if engine is None else _made(result, engine)
+
+
+def _run(record: ApiFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """NumPy's own function on the arrays' memory."""
+    try:
+        return record.reference(*map(_unwrapped, args), **{k: _unwrapped(v) for k, v in kwargs.items()})
+    except NUMPY_ERRORS as error:
+        raise as_own(record.name, error) from None
 
 
 def _made(result: Any, engine: Engine) -> Any:
@@ -211,7 +220,10 @@ def ufunc_call(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: di
 def _ufunc_at(ufunc: np.ufunc, target: Any, key: Any, values: Any = None) -> None:
     """``np.add.at``: repeated indices take part one after another, each step rounding to the target's dtype."""
     rest = () if values is None else (_converted(values, target.dtype),)
-    ufunc.at(_data(target), _unwrapped(key), *rest)
+    try:
+        ufunc.at(_data(target), _unwrapped(key), *rest)
+    except NUMPY_ERRORS as error:
+        raise as_own(f"{ufunc.__name__}.at", error) from None
 
 
 def _converted(value: Any, dtype: np.dtype[Any]) -> Any:
@@ -234,7 +246,11 @@ def set_item(array: Array, key: Any, value: Any) -> None:
 
         captured(trace, array)[key] = value
         return
-    array._data[_unwrapped(key)] = _converted(value, array.dtype)
+    new = _converted(value, array.dtype)
+    try:
+        array._data[_unwrapped(key)] = new
+    except NUMPY_ERRORS as error:
+        raise as_own("setitem", error) from None
 
 
 def function_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

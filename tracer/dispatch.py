@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tenferro.tracer import build
-from tenferro.tracer.api import indexing
+from tenferro.tracer.api import writes
 from tenferro.tracer.api.deliver import check_cast
 from tenferro.tracer.api.library import near, ufunc_call
 from tenferro.tracer.api.promotion import aligned, broadcast_shapes, is_result_of, shape_mismatch
@@ -19,6 +19,7 @@ from tenferro.tracer.api.registry import BY_NUMPY
 from tenferro.tracer.contents import contents
 from tenferro.tracer.dim import Dim
 from tenferro.tracer.errors import MutationError, TraceError
+from tenferro.tracer.foreign import NUMPY_ERRORS, as_own
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.trace import Trace, current_trace, is_tenferro_array, running_trace
 from tenferro.tracer.traced import TracedArray, from_known
@@ -122,7 +123,10 @@ def _viewing(function: ApiFunction, args: Any, kwargs: dict[str, Any]) -> Any:
     """A function that may make a view: a known cell's view is one; what is no view of it is NumPy's at once."""
     if function.name == "getitem" and is_known(args):
         x, key = args
-        found = x.known()[_bare(key)]
+        try:
+            found = x.known()[_bare(key)]
+        except NUMPY_ERRORS as error:
+            raise as_own("getitem", error) from None
         if not isinstance(found, np.ndarray) or not np.may_share_memory(found, x.known()):
             return wrap_known(x.live_trace(), found)
     return function.function(*args, **kwargs)
@@ -258,13 +262,17 @@ def _at(ufunc: np.ufunc, x: Any, key: Any, value: Any = None) -> None:
             f"array{at(user_line())}"
         )
     if is_known((x, key, value)):
-        ufunc.at(x.known(), *_bare((key,) if value is None else (key, value)))  # type: ignore[arg-type]
+        operands: Any = (x.known(), *_bare((key,) if value is None else (key, value)))
+        try:
+            ufunc.at(*operands)
+        except NUMPY_ERRORS as error:
+            raise as_own(f"{ufunc.__name__}.at", error) from None
         x._cell.touched()
         return
     if ufunc is np.add:
-        indexing.add_at(x, key, value)
+        writes.add_at(x, key, value)
     elif ufunc is np.subtract:
-        indexing.add_at(x, key, -value)
+        writes.add_at(x, key, -value)
     else:
         raise TraceError(f"{ufunc.__name__}.at: not available in a traced function; add.at is{at(user_line())}")
 
@@ -279,11 +287,14 @@ def set_item(x: TracedArray, key: Any, value: Any) -> None:
         x.check_writeable()
         known = x.known()
         assert known is not None
-        known[_bare(key)] = _bare(value)
+        try:
+            known[_bare(key)] = _bare(value)
+        except NUMPY_ERRORS as error:
+            raise as_own("setitem", error) from None
         x._cell.touched()
         return
     assert trace is current_trace()
-    indexing.setitem(x, key, value)
+    writes.setitem(x, key, value)
 
 
 def update_in_place(x: TracedArray, name: str, other: Any) -> TracedArray:

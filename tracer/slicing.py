@@ -1,4 +1,4 @@
-"""Indices as users write them: a key in, a strided box and the places of index arrays out.
+"""Slices and integers of a key: an item and the size of its axis in, start, step and size out.
 
 Sizes stay symbolic: ``x[1:-1]`` has size max(n − 2, 0) whatever n is, so that one program serves every n. A guard is
 recorded only where the meaning itself changes with the size, as for ``x[:3]`` when n may be below 3.
@@ -6,121 +6,13 @@ recorded only where the meaning itself changes with the size, as for ``x[:3]`` w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
-from tenferro.tracer.cells import Box
-from tenferro.tracer.dim import Dim, as_extent
+from tenferro.tracer.dim import as_extent
 from tenferro.tracer.dims import DimExpr, Extent, add, floordiv, maximum, sub
-from tenferro.tracer.errors import BoundsError, TraceError
+from tenferro.tracer.errors import BoundsError, DtypeError, ShapeError, TraceError
 from tenferro.tracer.lines import at, user_line
-from tenferro.tracer.program import ArrayType
-from tenferro.tracer.trace import Trace, is_tenferro_array
-
-
-@dataclass(frozen=True, slots=True)
-class Index:
-    """A parsed key. ``box`` holds the basic part; ``arrays`` are (result axis of the box, index array) pairs;
-    ``together``: NumPy puts the arrays' axes where the first of them stands, otherwise in front. ``element`` is the
-    place when the key names one element."""
-
-    box: Box
-    arrays: tuple[tuple[int, Any], ...]
-    together: bool
-    element: tuple[Extent, ...] | None
-
-
-def is_array_index(item: object) -> bool:
-    """Whether the item selects by its elements: an array of any kind, a list, or a bool."""
-    if type(item) in (int, slice, Dim) or item is None or item is Ellipsis:
-        return False
-    if isinstance(item, np.integer):
-        return False
-    return isinstance(item, np.ndarray | np.generic | list | bool | tuple) or is_tenferro_array(item)
-
-
-def parse(trace: Trace, base: ArrayType, key: Any, name: str) -> Index:
-    """The key of ``x[key]`` for an array of this type; a BoundsError names an index or rank that does not fit."""
-    items = list(key) if type(key) is tuple else [key]
-    ranks = [_consumed(i, name) for i in items]
-    used = sum(ranks)
-    rank = len(base.shape)
-    dots = [k for k, i in enumerate(items) if i is Ellipsis]
-    if len(dots) > 1:
-        raise BoundsError(f"{name}: index {_text(key)}; at most one Ellipsis is needed{at(user_line())}")
-    if used > rank:
-        raise BoundsError(f"{name}: {used} indices for an array of rank {rank}; at most {rank} fit{at(user_line())}")
-    fill: list[Any] = [slice(None)] * (rank - used)
-    if dots:
-        items[dots[0] : dots[0] + 1] = fill
-    else:
-        items += fill
-    index = _assemble(trace, base, items, name)
-    # With an Ellipsis NumPy gives a view of rank 0 where it would give an element without.
-    return replace(index, element=None) if dots else index
-
-
-def _consumed(item: Any, name: str) -> int:
-    """How many axes of the array the item takes."""
-    if item is None or item is Ellipsis:
-        return 0
-    if type(item) in (int, slice, Dim) or isinstance(item, np.integer):
-        return 1
-    if not is_array_index(item):
-        raise BoundsError(
-            f"{name}: index of class {type(item).__name__}; integers, slices, Ellipsis, None, and arrays of integers "
-            f"or bools are needed{at(user_line())}"
-        )
-    if isinstance(item, bool | np.bool_):
-        raise TraceError(f"{name}: a single bool as index; an array of bools is needed{at(user_line())}")
-    dtype = getattr(item, "dtype", None)
-    if dtype is not None and dtype == np.bool_:
-        return len(item.shape)
-    return 1
-
-
-def _assemble(trace: Trace, base: ArrayType, items: list[Any], name: str) -> Index:
-    starts: list[Extent] = []
-    steps: list[int] = []
-    sizes: list[Extent] = []
-    kept: list[int] = []
-    arrays: list[tuple[int, Any]] = []
-    advanced = [k for k, i in enumerate(items) if is_array_index(i)]
-    integers = [k for k, i in enumerate(items) if as_integer(i)]
-    for item in items:
-        if item is None:
-            kept.append(-1)
-            continue
-        axis = len(starts)
-        n = base.shape[axis]
-        if is_array_index(item):
-            arrays.append((len(kept), item))
-            for extra in range(_consumed(item, name)):
-                kept.append(axis + extra)
-                starts.append(0)
-                steps.append(1)
-                sizes.append(base.shape[axis + extra])
-            continue
-        if isinstance(item, slice):
-            start, step, size = slice_box(trace, n, item, name)
-            kept.append(axis)
-        else:
-            start, step, size = element_start(trace, n, item, axis, name), 1, 1
-        starts.append(start)
-        steps.append(step)
-        sizes.append(size)
-    # Integers beside index arrays take part in NumPy's rule for where the arrays' axes go.
-    taking = sorted(advanced + integers) if advanced else []
-    together = not taking or taking[-1] - taking[0] + 1 == len(taking)
-    element = tuple(starts) if len(integers) == len(items) == len(base.shape) and items else None
-    return Index(Box(tuple(starts), tuple(steps), tuple(sizes), tuple(kept)), tuple(arrays), together, element)
-
-
-def as_integer(item: object) -> bool:
-    return type(item) is int or type(item) is Dim or isinstance(item, np.integer)
+from tenferro.tracer.trace import Trace
 
 
 def element_start(trace: Trace, n: Extent, item: Any, axis: int, name: str) -> Extent:
@@ -159,7 +51,7 @@ def slice_box(trace: Trace, n: Extent, item: slice, name: str) -> tuple[Extent, 
     """(start, step, size) of a slice on an axis of size ``n``, clamped as in NumPy."""
     step = 1 if item.step is None else _fixed(trace, item.step, name)
     if step == 0:
-        raise BoundsError(f"{name}: slice step 0; a step other than 0 is needed{at(user_line())}")
+        raise ShapeError(f"{name}: slice step 0; a step other than 0 is needed{at(user_line())}")
     start, stop = (None if i is None else _bound(i, name) for i in (item.start, item.stop))
     if step < 0:
         return _backward(trace, n, start, stop, step)
@@ -233,18 +125,10 @@ def _bound(item: Any, name: str) -> Extent:
                 f"{name}: slice bound of a traced value; the size would be known only when the program runs, "
                 f"numpy.where(numpy.arange(n) < k, x, 0) keeps the first k, or slice outside{at(user_line())}"
             ) from None
-    raise BoundsError(f"{name}: slice bound {item!r}; an integer or None is needed{at(user_line())}")
+        except TypeError:
+            pass
+    raise DtypeError(f"{name}: slice bound {item!r}; an integer or None is needed{at(user_line())}")
 
 
 def _fixed(trace: Trace, item: Any, name: str) -> int:
     return trace.concrete(_bound(item, name), f"{name}: slice step")
-
-
-def _text(key: Any) -> str:
-    return repr(key)
-
-
-def positions(shape: Sequence[Extent]) -> Box:
-    """The box that is the whole array."""
-    rank = len(shape)
-    return Box((0,) * rank, (1,) * rank, tuple(shape), tuple(range(rank)))

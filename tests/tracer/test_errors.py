@@ -60,7 +60,7 @@ CASES: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     (lambda x: x["a"], BoundsError, r"getitem: index of class str; integers, slices"),
     (lambda x: x[x], BoundsError, r"getitem: index of dtype float64; integers or bools are needed"),
     (lambda x: x[x[0] > 0], BoundsError, r"getitem: mask of size 3 for axis 0 of size 2; they must be equal"),
-    (lambda x: x[::0], BoundsError, r"getitem: slice step 0; a step other than 0"),
+    (lambda x: x[::0], ShapeError, r"getitem: slice step 0; a step other than 0"),
     (lambda x: (x > 0) - (x > 1), DtypeError, r"subtract: dtypes bool, bool; NumPy has no rule for them"),
     (lambda x: x & 1, DtypeError, r"bitwise_and: dtypes float64, int64; NumPy has no rule"),
     (lambda x: x + "a", DtypeError, r"add: an argument of class builtins\.str; an array or a number is needed"),

@@ -1,6 +1,6 @@
-"""Indexing: basic keys make views, index arrays gather and scatter, masks select and replace.
+"""Indexing: basic keys make views, index arrays gather, masks select.
 
-In: an array and a key. Out: a view, a new array, or a write into the array.
+In: an array and a key. Out: a view, an element as a scalar, or a new array. Writes are in ``writes``.
 """
 
 from __future__ import annotations
@@ -13,44 +13,38 @@ import numpy as np
 from tenferro.tracer import build
 from tenferro.tracer.api.deliver import deliver, new
 from tenferro.tracer.api.layout import axis_of, ravel
-from tenferro.tracer.api.promotion import (
-    aligned,
-    as_bool,
-    broadcast_operands,
-    broadcast_shapes,
-    converted,
-    is_result_of,
-    is_weak,
-    shape_mismatch,
-)
+from tenferro.tracer.api.promotion import as_bool, broadcast_operands
 from tenferro.tracer.api.record import ApiFunction
 from tenferro.tracer.cells import Box, Place
 from tenferro.tracer.dims import Extent, product
 from tenferro.tracer.errors import BoundsError, DtypeError, ShapeError, TraceError
+from tenferro.tracer.keys import Index, parse
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.ops import layout, library, pointwise as p
 from tenferro.tracer.program import DimScalar, Literal, Operand
-from tenferro.tracer.slicing import Index, parse
 from tenferro.tracer.trace import Trace, running_trace
-from tenferro.tracer.traced import TracedArray, as_traced, operand
+from tenferro.tracer.traced import TracedArray, as_traced, from_known, operand
 
 INT64 = np.dtype(np.int64)
 
 
 def getitem(x: Any, key: Any, /) -> Any:
-    """``x[key]``: a view for basic keys, an element as a scalar, a new array for index arrays and masks."""
+    """``x[key]``: a view for basic keys, an element as a scalar, a new array for index arrays, masks and bools."""
     trace = running_trace("getitem")
     array = as_traced(trace, x, "getitem")
     index = parse(trace, array.type, key, "getitem")
     if index.element is not None:
         return _element(trace, array, index)
-    base = _boxed(array, index.box)
+    base = boxed(array, index.box)
+    if index.flag is not None:
+        return _flagged(trace, base, *index.flag, index.together)
     if not index.arrays:
         return base
     return _gather(trace, base, index)
 
 
-def _boxed(array: TracedArray, box: Box) -> TracedArray:
+def boxed(array: TracedArray, box: Box) -> TracedArray:
+    """The basic part of a key, as a view."""
     return array.view(box, box.shape)
 
 
@@ -81,43 +75,56 @@ def _element(trace: Trace, array: TracedArray, index: Index) -> TracedArray:
     return new(trace, waiting)
 
 
+def _flagged(trace: Trace, base: TracedArray, axis: int, holds: bool, together: bool) -> TracedArray:
+    """``x[True]``, ``x[False]``: a copy with one or no element along the bool's own axis."""
+    value = base.read()
+    if not holds:
+        shape = value.type.shape
+        rank = len(shape)
+        value = build.cut(trace, value, (0,) * rank, (1,) * rank, (*shape[:axis], 0, *shape[axis + 1 :]))
+    order = fronting((axis,), base.ndim)
+    return new(trace, build.copied(trace, value if together else build.transpose(trace, value, order)))
+
+
 # -- index arrays ----------------------------------------------------------------------------------------------------
 
 
-def _index_operand(trace: Trace, item: Any, name: str) -> Operand:
-    """An integer index array as int64; an empty list counts as one."""
-    if isinstance(item, list | tuple) and len(item) == 0:
-        item = np.zeros(0, np.int64)
-    value, _ = operand(trace, item, name)
-    kind = value.type.dtype.kind
-    if kind not in "iub":
-        raise BoundsError(
-            f"{name}: index of dtype {value.type.dtype.name}; integers or bools are needed{at(user_line())}"
-        )
-    return value
-
-
-def _single_mask(trace: Trace, index: Index, name: str) -> Operand | None:
+def single_mask(index: Index) -> TracedArray | None:
     """The mask if the key has exactly one array and it is bool."""
     if len(index.arrays) != 1:
         return None
-    value = _index_operand(trace, index.arrays[0][1], name)
-    return value if value.type.dtype.kind == "b" else None
+    array = index.arrays[0][1]
+    return array if array.dtype.kind == "b" else None
 
 
-def _index_values(trace: Trace, base: TracedArray, index: Index, name: str) -> tuple[list[int], Operand]:
+def index_values(trace: Trace, base: TracedArray, index: Index, name: str) -> tuple[list[int], Operand]:
     """The axes that the arrays index (in key order), and one int64 array of places among their merged elements."""
-    axes = [axis for axis, _ in index.arrays]
-    values = [_index_operand(trace, item, name) for _, item in index.arrays]
-    if any(v.type.dtype.kind == "b" for v in values):
-        raise TraceError(
-            f"{name}: a mask beside other index arrays; numpy.nonzero(mask) gives index arrays{at(user_line())}"
-        )
-    values = [build.convert(trace, v, INT64) for v in values]
+    axes: list[int] = []
+    values: list[Operand] = []
+    for axis, array in index.arrays:
+        if array.dtype.kind == "b":
+            check_mask(trace, base, array, axis, name)
+            values += _places_under(trace, array)
+            axes += range(axis, axis + array.ndim)
+        else:
+            values.append(build.convert(trace, array.read(), INT64))
+            axes.append(axis)
     if len(values) == 1:
         return axes, values[0]
-    values = broadcast_operands(trace, name, values)
+    try:
+        values = broadcast_operands(trace, name, values)
+    except ShapeError as error:
+        raise BoundsError(str(error)) from None
     return axes, _merged(trace, [base.type.shape[a] for a in axes], values)
+
+
+def _places_under(trace: Trace, mask: TracedArray) -> list[Operand]:
+    """``nonzero(mask)``: at once where the trace has made the mask itself."""
+    known = mask.known()
+    if known is not None:
+        return [from_known(trace, places).read() for places in np.nonzero(known)]
+    shape, value = mask.type.shape, mask.read()
+    return [mask_select(trace, trace.emit1(layout.iota, shape=shape, axis=k), value) for k in range(len(shape))]
 
 
 def _number(extent: Extent) -> Operand:
@@ -139,41 +146,44 @@ def _merged(trace: Trace, sizes: Sequence[Extent], values: Sequence[Operand]) ->
     return trace.emit1(p.where, inside, place, _number(product(sizes)))
 
 
-def _fronted(trace: Trace, value: Operand, axes: Sequence[int]) -> tuple[Operand, list[int]]:
-    """``axes`` moved to the front and merged; and the order of axes used."""
-    rank = len(value.type.shape)
-    order = [*axes, *(k for k in range(rank) if k not in axes)]
-    moved = build.transpose(trace, value, order)
+def fronting(axes: Sequence[int], rank: int) -> list[int]:
+    """The order that moves ``axes`` to the front."""
+    return [*axes, *(k for k in range(rank) if k not in axes)]
+
+
+def fronted(trace: Trace, value: Operand, axes: Sequence[int]) -> Operand:
+    """``axes`` moved to the front and merged."""
+    moved = build.transpose(trace, value, fronting(axes, len(value.type.shape)))
     sizes = moved.type.shape
-    return build.reshape(trace, moved, (product(sizes[: len(axes)]), *sizes[len(axes) :])), order
+    return build.reshape(trace, moved, (product(sizes[: len(axes)]), *sizes[len(axes) :]))
 
 
-def _gather(trace: Trace, base: TracedArray, index: Index) -> TracedArray:
-    mask = _single_mask(trace, index, "getitem")
-    if mask is not None:
-        return _select(trace, base, mask, index.arrays[0][0])
-    axes, places = _index_values(trace, base, index, "getitem")
-    if len(axes) == 1 and index.together:
-        return new(trace, trace.emit1(layout.take, base.read(), places, axis=axes[0]))
-    merged, _ = _fronted(trace, base.read(), axes)
-    taken = trace.emit1(layout.take, merged, places, axis=0)
-    if not index.together:
-        return new(trace, taken)
-    return new(trace, build.transpose(trace, taken, _placed(len(places.type.shape), len(taken.type.shape), min(axes))))
-
-
-def _placed(index_rank: int, rank: int, position: int) -> list[int]:
+def placed(index_rank: int, rank: int, position: int) -> list[int]:
     """The order that moves the first ``index_rank`` axes behind ``position`` of the others."""
     rest = list(range(index_rank, rank))
     return [*rest[:position], *range(index_rank), *rest[position:]]
 
 
+def _gather(trace: Trace, base: TracedArray, index: Index) -> TracedArray:
+    mask = single_mask(index)
+    if mask is not None and mask.known() is None:
+        return _select(trace, base, mask, index.arrays[0][0], index.together)
+    axes, places = index_values(trace, base, index, "getitem")
+    if len(axes) == 1 and index.together:
+        return new(trace, trace.emit1(layout.take, base.read(), places, axis=axes[0]))
+    taken = trace.emit1(layout.take, fronted(trace, base.read(), axes), places, axis=0)
+    if not index.together:
+        return new(trace, taken)
+    return new(trace, build.transpose(trace, taken, placed(len(places.type.shape), len(taken.type.shape), min(axes))))
+
+
 # -- masks -----------------------------------------------------------------------------------------------------------
 
 
-def _check_mask(trace: Trace, base: TracedArray, mask: Operand, axis: int, name: str) -> None:
-    own = base.type.shape[axis : axis + len(mask.type.shape)]
-    for k, (n, m) in enumerate(zip(own, mask.type.shape, strict=True)):
+def check_mask(trace: Trace, base: TracedArray, mask: TracedArray, axis: int, name: str) -> None:
+    """The mask's sizes are those of the axes that it stands on, from ``axis`` on: guards, or a BoundsError."""
+    sizes = mask.type.shape
+    for k, (n, m) in enumerate(zip(base.type.shape[axis : axis + len(sizes)], sizes, strict=True)):
         if not trace.guard("==", n, m):
             raise BoundsError(
                 f"{name}: mask of size {trace.hint(m)} for axis {axis + k} of size {trace.hint(n)}; they must be "
@@ -181,26 +191,22 @@ def _check_mask(trace: Trace, base: TracedArray, mask: Operand, axis: int, name:
             )
 
 
-def _select(trace: Trace, base: TracedArray, mask: Operand, axis: int) -> TracedArray:
+def _select(trace: Trace, base: TracedArray, mask: TracedArray, axis: int, together: bool) -> TracedArray:
     """The elements under a mask: a size known only at run time, and one for all selections by the same mask."""
-    _check_mask(trace, base, mask, axis, "getitem")
-    width = len(mask.type.shape)
+    check_mask(trace, base, mask, axis, "getitem")
     value = base.read()
     rank = len(value.type.shape)
     if axis:
-        order = [*range(axis, axis + width), *range(axis), *range(axis + width, rank)]
-        value = build.transpose(trace, value, order)
+        value = build.transpose(trace, value, fronting(range(axis, axis + mask.ndim), rank))
     value = build.reshape(trace, value, value.type.shape) if value.type.shape else value
-    selected = mask_select(trace, value, mask)
-    if axis:
-        selected = build.transpose(trace, selected, _placed(1, rank - width + 1, axis))
+    selected = mask_select(trace, value, mask.read())
+    if axis and together:
+        selected = build.transpose(trace, selected, placed(1, rank - mask.ndim + 1, axis))
     return new(trace, selected)
 
 
 def mask_select(trace: Trace, value: Operand, mask: Operand) -> Operand:
     """The row of that name, with one run-time extent for each mask."""
-    if not mask.type.shape:
-        raise TraceError(f"getitem: a mask of rank 0; a mask of rank 1 or more is needed{at(user_line())}")
     return trace.emit1(library.mask_select, value, mask, extent=trace.runtime_extent(mask))
 
 
@@ -222,132 +228,15 @@ def flatnonzero(a: Any) -> Any:
     return nonzero(ravel(a))[0]
 
 
-# -- writes ----------------------------------------------------------------------------------------------------------
-
-
-def setitem(x: Any, key: Any, value: Any, /) -> None:
-    """``x[key] = value`` on a traced array, converted to its dtype as NumPy does."""
-    trace = running_trace("setitem")
-    assert type(x) is TracedArray
-    x.check_writeable()
-    index = parse(trace, x.type, key, "setitem")
-    new_value, value_key = operand(trace, value, "setitem")
-    if new_value.type.dtype.kind == "c" and x.dtype.kind not in "cb":
-        raise DtypeError(f"setitem: complex values into {x.dtype.name}; x.real or abs(x) is needed{at(user_line())}")
-    if is_weak(value_key):
-        new_value = converted(trace, new_value, x.dtype, "setitem")
-    new_value = build.convert(trace, new_value, x.dtype)
-    if index.element is not None and _set_element(trace, x, index, new_value):
-        return
-    target = _boxed(x, index.box)
-    if index.arrays:
-        _scatter(trace, target, index, new_value)
-    elif not (type(value) is TracedArray and _is_same_view(value, x, index.box)):
-        target.store(_fitted(trace, new_value, target.type.shape))
-
-
-def _is_same_view(value: TracedArray, x: TracedArray, box: Box) -> bool:
-    """Python writes the result of ``x[key] += v`` back where it already is."""
-    return value._parent is x and value._step == box
-
-
-def _set_element(trace: Trace, x: TracedArray, index: Index, value: Operand) -> bool:
-    assert index.element is not None
-    place = base_place(x, index.element)
-    if place is None or not place:
-        return False
-    if product(value.type.shape) != 1:
-        raise ShapeError(
-            f"setitem: value of shape {value.type.shape} for one element; a number is needed{at(user_line())}"
-        )
-    x._cell.set_element(place, build.reshape(trace, value, ()) if value.type.shape else value)
-    return True
-
-
-def _fitted(trace: Trace, value: Operand, shape: tuple[Extent, ...]) -> Operand:
-    """The value broadcast to the window; leading axes of size 1 may be dropped, as NumPy allows."""
-    own = value.type.shape
-    if not own:
-        return value
-    while len(own) > len(shape) and trace.guard("==", own[0], 1):
-        own = own[1:]
-    value = build.reshape(trace, value, own) if own != value.type.shape else value
-    joined = broadcast_shapes(trace, "setitem", [shape, own])
-    if not is_result_of(trace, joined, shape):
-        raise shape_mismatch(trace, "setitem", [shape, own])
-    return aligned(trace, value, shape)
-
-
-def _scatter(trace: Trace, target: TracedArray, index: Index, value: Operand, mode: str = "set") -> None:
-    mask = _single_mask(trace, index, "setitem")
-    if mask is not None:
-        _mask_store(trace, target, mask, index.arrays[0][0], value)
-        return
-    axes, places = _index_values(trace, target, index, "setitem")
-    base = target.read()
-    merged, order = _fronted(trace, base, axes)
-    rest = merged.type.shape[1:]
-    index_rank = len(places.type.shape)
-    position = min(axes) if index.together else 0
-    rank = index_rank + len(rest)
-    window_order = _placed(index_rank, rank, position)
-    front = (*places.type.shape, *rest)
-    window = tuple(front[k] for k in window_order)
-    fitted = build.broadcast(trace, _fitted(trace, value, window), window)
-    fitted = build.transpose(trace, fitted, np.argsort(window_order).tolist() if window_order else [])
-    written = trace.emit1(library.scatter, merged, places, fitted, axis=0, mode=mode)
-    moved = build.reshape(trace, written, tuple(base.type.shape[k] for k in order))
-    target.store(build.transpose(trace, moved, np.argsort(order).tolist()))
-
-
-def _mask_store(trace: Trace, target: TracedArray, mask: Operand, axis: int, value: Operand) -> None:
-    """``x[mask] = v``: a choice between old and new where v does not depend on how many are chosen."""
-    _check_mask(trace, target, mask, axis, "setitem")
-    shape = target.type.shape
-    width, rank = len(mask.type.shape), len(shape)
-    if len(value.type.shape) > rank - width - axis:
-        chosen = _one_value(trace, value, rank - width - axis)
-        if chosen is None:
-            if axis:
-                raise TraceError(
-                    f"setitem: a value for each element under a mask behind other axes; move the mask's axes to the "
-                    f"front{at(user_line())}"
-                )
-            target.store(trace.emit1(library.mask_update, target.read(), mask, value))
-            return
-        value = chosen
-    wide = build.expand(trace, mask, tuple(range(axis, axis + width)), rank) if rank > width else mask
-    wide = build.broadcast(trace, wide, shape)
-    value = aligned(trace, value, shape) if not value.type.shape else build.broadcast(trace, value, shape)
-    target.store(trace.emit1(p.where, wide, value, target.read()))
-
-
-def _one_value(trace: Trace, value: Operand, rank: int) -> Operand | None:
-    """The value without its leading axes where they have size 1 (one value for all elements), else None."""
-    shape = value.type.shape
-    lead = shape[: len(shape) - rank]
-    if any(trace.hint(n) is None or not trace.guard("==", n, 1) for n in lead):
-        return None
-    return build.reshape(trace, value, shape[len(lead) :])
-
-
-def add_at(x: Any, key: Any, value: Any) -> None:
-    """``numpy.add.at(x, key, value)``: repeated places add up."""
-    trace = running_trace("add.at")
-    assert type(x) is TracedArray
-    x.check_writeable()
-    index = parse(trace, x.type, key, "add.at")
-    if not index.arrays:
-        x[key] = getitem(x, key) + value
-        return
-    added = converted(trace, operand(trace, value, "add.at")[0], x.dtype, "add.at")
-    if _single_mask(trace, index, "add.at") is not None:
-        x[key] = getitem(x, key) + value
-        return
-    _scatter(trace, _boxed(x, index.box), index, added, "add")
-
-
 # -- functions -------------------------------------------------------------------------------------------------------
+
+
+def _integers(trace: Trace, x: Any, name: str) -> Operand:
+    """Indices as an operand of integers or bools; an empty list counts as integers."""
+    value = operand(trace, np.zeros(0, np.int64) if isinstance(x, list | tuple) and not x else x, name)[0]
+    if value.type.dtype.kind not in "iub":
+        raise DtypeError(f"{name}: indices of dtype {value.type.dtype.name}; integers are needed{at(user_line())}")
+    return value
 
 
 def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "raise") -> Any:
@@ -358,8 +247,7 @@ def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "r
     if axis is None:
         array, axis = ravel(array), 0
     k = axis_of(axis, array.ndim, "take")
-    value = _index_operand(trace, indices, "take")
-    places = build.convert(trace, value, INT64)
+    places = build.convert(trace, _integers(trace, indices, "take"), INT64)
     size = _number(array.type.shape[k])
     if mode == "clip":
         last = trace.emit1(p.subtract, size, Literal(1, INT64))
@@ -395,33 +283,30 @@ def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Any:
 
 
 def compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Any:
-    """The slices along an axis where the condition holds."""
-    trace = running_trace("compress")
-    array = as_traced(trace, a, "compress")
+    """The slices along an axis where the condition holds; what is behind the condition's end counts as False."""
+    return _compressed("compress", condition, a, axis, out)
+
+
+def _compressed(name: str, condition: Any, a: Any, axis: Any, out: Any = None) -> Any:
+    trace = running_trace(name)
+    array = as_traced(trace, a, name)
     if axis is None:
         array, axis = ravel(array), 0
-    mask = new(trace, as_bool(trace, operand(trace, condition, "compress")[0]))
-    k = axis_of(axis, array.ndim, "compress")
-    return deliver(trace, "compress", getitem(array, (*(slice(None),) * k, mask)).read(), out)
+    k = axis_of(axis, array.ndim, name)
+    chosen = as_traced(trace, condition, name)
+    if chosen.ndim != 1:
+        raise ShapeError(f"{name}: a condition of rank {chosen.ndim}; rank 1 is needed{at(user_line())}")
+    known = chosen.known()
+    mask = new(trace, as_bool(trace, chosen.read())) if known is None else from_known(trace, known != 0)
+    key: tuple[Any, ...] = (slice(None),) * k
+    if trace.guard("<", mask.type.shape[0], array.type.shape[k]):
+        array = array[(*key, slice(mask.shape[0]))]
+    return deliver(trace, name, getitem(array, (*key, mask)).read(), out)
 
 
 def extract(condition: Any, arr: Any) -> Any:
     """The elements where the condition holds, flattened."""
-    trace = running_trace("extract")
-    mask = new(trace, as_bool(trace, operand(trace, condition, "extract")[0]))
-    return getitem(ravel(arr), ravel(mask))
-
-
-def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
-    """Write ``src`` into ``dst``."""
-    from tenferro.tracer.api.deliver import check_cast, target_of
-
-    trace = running_trace("copyto")
-    target = target_of(dst, "copyto")
-    value, key = operand(trace, src, "copyto")
-    if not is_weak(key):
-        check_cast("copyto", value.type.dtype, target.dtype, casting)
-    deliver(trace, "copyto", converted(trace, value, target.dtype, "copyto"), target, where)
+    return _compressed("extract", ravel(condition), arr, None)
 
 
 def _take_reference(x: Any, key: Any) -> Any:
@@ -440,5 +325,4 @@ FUNCTIONS: tuple[ApiFunction, ...] = (
     _f("extract", extract, ("condition", "arr")),
     _f("nonzero", nonzero, ("a",)),
     _f("flatnonzero", flatnonzero, ("a",)),
-    _f("copyto", copyto, ("dst", "src", "where")),
 )

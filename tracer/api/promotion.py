@@ -173,7 +173,15 @@ def shape_mismatch(trace: Trace, name: str, shapes: Sequence[Shape]) -> ShapeErr
 
 def _stretches(trace: Trace, a: Extent, b: Extent) -> bool:
     """Whether ``a``, which fits ``b``, does so as 1: a guard may say that an expression is 1."""
-    return a == 1 or (trace.hint(a) == 1 and trace.hint(b) != 1)
+    return a == 1 or (_present(trace, a) == 1 and _present(trace, b) != 1)
+
+
+def _present(trace: Trace, n: Extent) -> int | None:
+    """The size in this call, also where a selection under a captured mask gives it."""
+    from tenferro.tracer.contents import runtime_size
+
+    value = trace.hint(n)
+    return runtime_size(trace, n, "broadcast") if value is None else value
 
 
 def aligned(trace: Trace, x: Operand, shape: Shape) -> Operand:

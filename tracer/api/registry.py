@@ -18,10 +18,11 @@ from tenferro.tracer.api import (
     linalg,
     padding,
     reductions,
+    writes,
 )
 from tenferro.tracer.api.record import API, ApiFunction
 
-FAMILIES = (elementwise, reductions, layout, joining, creation, indexing, padding, linalg, library, fixed)
+FAMILIES = (elementwise, reductions, layout, joining, creation, indexing, writes, padding, linalg, library, fixed)
 
 for _family in FAMILIES:
     API.update((f.name, f) for f in _family.FUNCTIONS)
