@@ -5,67 +5,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from tenferro.tracer import scalar
-from tenferro.tracer.errors import DtypeError, ShapeError
-from tenferro.tracer.op import Check, InferRule, Op, Pointwise
+from tenferro.tracer.errors import DtypeError
+from tenferro.tracer.op import Op, Pointwise
+from tenferro.tracer.ops.rows import ALL, BOOL, FLOATS, NUMBERS, REALS, common_shape, row
 from tenferro.tracer.program import ArrayType, Params
-
-Result = Literal["same", "bool", "real"]
-BOOL = np.dtype(np.bool_)
-
-
-def common_shape(name: str, types: Sequence[ArrayType]) -> ArrayType:
-    """The type of the operand that gives the result its shape; all others have rank 0 or the same rank."""
-    if len(types) == 1 or (len(types) == 2 and types[0].shape is types[1].shape):
-        return types[0]
-    widest = max(types, key=lambda t: t.rank)
-    for t in types:
-        if t.rank not in (0, widest.rank):
-            raise ShapeError(f"{name}: operand shapes {[str(x) for x in types]}; broadcasts must be explicit here")
-    return widest
-
-
-def real_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """float32 for complex64, float64 for complex128, else the dtype itself."""
-    return np.dtype(f"f{dtype.itemsize // 2}") if dtype.kind == "c" else dtype
-
-
-def _infer(name: str, kinds: str, result: Result) -> InferRule:
-    def infer(types: Sequence[ArrayType], params: Params) -> tuple[ArrayType, ...]:
-        shape = common_shape(name, types).shape
-        dtype = types[0].dtype
-        if any(t.dtype != dtype for t in types):
-            raise DtypeError(f"{name}: operands of dtypes {[t.dtype.name for t in types]}; they must be equal here")
-        if dtype.kind not in kinds:
-            raise DtypeError(f"{name}: dtype {dtype.name}; no rule for it")
-        weak = all(t.weak for t in types)
-        match result:
-            case "same":
-                return (ArrayType(dtype, shape, weak),)
-            case "bool":
-                return (ArrayType(BOOL, shape),)
-            case "real":
-                return (ArrayType(real_dtype(dtype), shape, weak),)
-
-    return infer
-
-
-def _row(
-    name: str,
-    reference: Callable[..., Any],
-    *,
-    kinds: str,
-    result: Result,
-    cost: int,
-    scalar: Callable[..., Any],
-    check: Check = None,
-) -> Op:
-    return Op(name, Pointwise(scalar, cost, check), _infer(name, kinds, result), reference)
 
 
 def _infer_where(types: Sequence[ArrayType], params: Params) -> tuple[ArrayType, ...]:
@@ -102,62 +51,56 @@ def _floor_divide(x: Any, y: Any) -> Any:
         return np.floor_divide(x, y)
 
 
-NUMBERS, REALS, ALL, FLOATS = "iufc", "iuf", "biufc", "fc"
-
-add = _row("add", np.add, kinds=ALL, result="same", cost=1, scalar=lambda b, x, y: scalar.add(b, x, y))
-subtract = _row(
+add = row("add", np.add, kinds=ALL, result="same", cost=1, scalar=lambda b, x, y: scalar.add(b, x, y))
+subtract = row(
     "subtract", np.subtract, kinds=NUMBERS, result="same", cost=1, scalar=lambda b, x, y: scalar.subtract(b, x, y)
 )
-multiply = _row(
+multiply = row(
     "multiply", np.multiply, kinds=ALL, result="same", cost=1, scalar=lambda b, x, y: scalar.multiply(b, x, y)
 )
-divide = _row("divide", np.divide, kinds=FLOATS, result="same", cost=4, scalar=lambda b, x, y: scalar.divide(b, x, y))
-floor_divide = _row(
+divide = row("divide", np.divide, kinds=FLOATS, result="same", cost=4, scalar=lambda b, x, y: scalar.divide(b, x, y))
+floor_divide = row(
     "floor_divide", _floor_divide, kinds=REALS, result="same", cost=12, check="zero_divisor",
     scalar=lambda b, x, y: scalar.floor_divide(b, x, y),
 )  # fmt: skip
-remainder = _row(
+remainder = row(
     "remainder", np.remainder, kinds=REALS, result="same", cost=14, check="zero_divisor",
     scalar=lambda b, x, y: scalar.remainder(b, x, y),
 )  # fmt: skip
-negative = _row(
-    "negative", np.negative, kinds=NUMBERS, result="same", cost=1, scalar=lambda b, x: scalar.negative(b, x)
-)
-absolute = _row("absolute", np.absolute, kinds=ALL, result="real", cost=1, scalar=lambda b, x: scalar.absolute(b, x))
-maximum = _row("maximum", np.maximum, kinds=ALL, result="same", cost=3, scalar=lambda b, x, y: scalar.maximum(b, x, y))
-minimum = _row("minimum", np.minimum, kinds=ALL, result="same", cost=3, scalar=lambda b, x, y: scalar.minimum(b, x, y))
-copy = _row("copy", np.array, kinds=ALL, result="same", cost=0, scalar=lambda b, x: x)
+negative = row("negative", np.negative, kinds=NUMBERS, result="same", cost=1, scalar=lambda b, x: scalar.negative(b, x))
+absolute = row("absolute", np.absolute, kinds=ALL, result="real", cost=1, scalar=lambda b, x: scalar.absolute(b, x))
+maximum = row("maximum", np.maximum, kinds=ALL, result="same", cost=3, scalar=lambda b, x, y: scalar.maximum(b, x, y))
+minimum = row("minimum", np.minimum, kinds=ALL, result="same", cost=3, scalar=lambda b, x, y: scalar.minimum(b, x, y))
+copy = row("copy", np.array, kinds=ALL, result="same", cost=0, scalar=lambda b, x: x)
 
-equal = _row("equal", np.equal, kinds=ALL, result="bool", cost=1, scalar=lambda b, x, y: scalar.equal(b, x, y))
-not_equal = _row(
+equal = row("equal", np.equal, kinds=ALL, result="bool", cost=1, scalar=lambda b, x, y: scalar.equal(b, x, y))
+not_equal = row(
     "not_equal", np.not_equal, kinds=ALL, result="bool", cost=1, scalar=lambda b, x, y: scalar.not_equal(b, x, y)
 )
-less = _row("less", np.less, kinds=ALL, result="bool", cost=1, scalar=lambda b, x, y: scalar.less(b, x, y))
-less_equal = _row(
+less = row("less", np.less, kinds=ALL, result="bool", cost=1, scalar=lambda b, x, y: scalar.less(b, x, y))
+less_equal = row(
     "less_equal", np.less_equal, kinds=ALL, result="bool", cost=1, scalar=lambda b, x, y: scalar.less_equal(b, x, y)
 )
 # greater and greater_equal are less and less_equal with the operands exchanged, as IEEE comparison allows.
 
-bitwise_and = _row(
+bitwise_and = row(
     "bitwise_and", np.bitwise_and, kinds="biu", result="same", cost=1, scalar=lambda b, x, y: b.and_(x, y)
 )
-bitwise_or = _row("bitwise_or", np.bitwise_or, kinds="biu", result="same", cost=1, scalar=lambda b, x, y: b.or_(x, y))
-bitwise_xor = _row(
-    "bitwise_xor", np.bitwise_xor, kinds="biu", result="same", cost=1, scalar=lambda b, x, y: b.xor(x, y)
-)
-invert = _row("invert", np.invert, kinds="biu", result="same", cost=1, scalar=lambda b, x: b.not_(x))
+bitwise_or = row("bitwise_or", np.bitwise_or, kinds="biu", result="same", cost=1, scalar=lambda b, x, y: b.or_(x, y))
+bitwise_xor = row("bitwise_xor", np.bitwise_xor, kinds="biu", result="same", cost=1, scalar=lambda b, x, y: b.xor(x, y))
+invert = row("invert", np.invert, kinds="biu", result="same", cost=1, scalar=lambda b, x: b.not_(x))
 
-exp = _row("exp", np.exp, kinds=FLOATS, result="same", cost=20, scalar=lambda b, x: scalar.exp(b, x))
-log = _row("log", np.log, kinds=FLOATS, result="same", cost=25, scalar=lambda b, x: scalar.log(b, x))
-sin = _row("sin", np.sin, kinds=FLOATS, result="same", cost=30, scalar=lambda b, x: scalar.sin(b, x))
-cos = _row("cos", np.cos, kinds=FLOATS, result="same", cost=30, scalar=lambda b, x: scalar.cos(b, x))
-tanh = _row("tanh", np.tanh, kinds=FLOATS, result="same", cost=30, scalar=lambda b, x: scalar.tanh(b, x))
-sqrt = _row("sqrt", np.sqrt, kinds=FLOATS, result="same", cost=5, scalar=lambda b, x: scalar.sqrt(b, x))
-conjugate = _row(
+exp = row("exp", np.exp, kinds=FLOATS, result="same", cost=20, scalar=lambda b, x: scalar.exp(b, x))
+log = row("log", np.log, kinds=FLOATS, result="same", cost=25, scalar=lambda b, x: scalar.log(b, x))
+sin = row("sin", np.sin, kinds=FLOATS, result="same", cost=30, scalar=lambda b, x: scalar.sin(b, x))
+cos = row("cos", np.cos, kinds=FLOATS, result="same", cost=30, scalar=lambda b, x: scalar.cos(b, x))
+tanh = row("tanh", np.tanh, kinds=FLOATS, result="same", cost=30, scalar=lambda b, x: scalar.tanh(b, x))
+sqrt = row("sqrt", np.sqrt, kinds=FLOATS, result="same", cost=5, scalar=lambda b, x: scalar.sqrt(b, x))
+conjugate = row(
     "conjugate", np.conjugate, kinds=NUMBERS, result="same", cost=1, scalar=lambda b, x: scalar.conjugate(b, x)
 )
-real = _row("real", np.real, kinds=ALL, result="real", cost=0, scalar=lambda b, x: scalar.real(b, x))
-imag = _row("imag", np.imag, kinds=ALL, result="real", cost=0, scalar=lambda b, x: scalar.imag(b, x))
+real = row("real", np.real, kinds=ALL, result="real", cost=0, scalar=lambda b, x: scalar.real(b, x))
+imag = row("imag", np.imag, kinds=ALL, result="real", cost=0, scalar=lambda b, x: scalar.imag(b, x))
 
 where = Op(
     "where", Pointwise(lambda b, c, x, y: scalar.where(b, c, x, y), 1, None), _infer_where, np.where

@@ -14,7 +14,7 @@ import numpy as np
 
 from tenferro.tracer.errors import DtypeError, ShapeError
 from tenferro.tracer.op import InferRule, Op, Reduction, ReductionKind
-from tenferro.tracer.ops.pointwise import real_dtype
+from tenferro.tracer.ops.rows import real_dtype
 from tenferro.tracer.program import ArrayType, Params
 
 
