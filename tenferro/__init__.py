@@ -16,6 +16,7 @@ from tenferro.tracer.errors import (
     LoweringError as LoweringError,
     MemoryLimitError as MemoryLimitError,
     MutationError as MutationError,
+    RangeError as RangeError,
     RecompileError as RecompileError,
     RecompileWarning as RecompileWarning,
     ShapeError as ShapeError,

@@ -12,11 +12,12 @@ from tenferro.engines.engine import Engine, RunResult
 from tenferro.guards import Predicate, compile_guards, environment
 from tenferro.lowered import Lowered
 from tenferro.runtime import Prepared, Runtime, signature_of, target_of
+from tenferro.too_large import error_for
 from tenferro.tracer import tree
 from tenferro.tracer.capture_guards import Captures
 from tenferro.tracer.dims import evaluate
 from tenferro.tracer.entry import TraceResult
-from tenferro.tracer.errors import MutationError
+from tenferro.tracer.errors import MutationError, TenferroError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.program import SemanticProgram, Value
 from tenferro.tracer.signature import AnyArray, as_native
@@ -149,7 +150,15 @@ class Compiled:
             prepared = self.prepare()
         if self._writes:
             self._check_writes(inputs, originals)
-        result = self.runtime.run(self.engines, prepared, inputs)
+        try:
+            result = self.runtime.run(self.engines, prepared, inputs)
+        except (OverflowError, ValueError) as error:
+            if isinstance(error, TenferroError):
+                raise
+            found = error_for(self.program, environment(self.program, inputs))  # it was Python's or NumPy's own
+            if found is None:
+                raise
+            raise found from None
         if self._is_single:
             out = result.outputs[0]
             return self._wrap(out, self.engines[0]) if wrapped else out if out.ndim else out[()]

@@ -21,9 +21,10 @@ from tenferro.tracer.api.elementwise import SMALL_EXPONENTS
 from tenferro.tracer.api.record import API, ApiFunction
 from tenferro.tracer.api.registry import BY_NUMPY
 from tenferro.tracer.errors import DtypeError, TraceError
+from tenferro.tracer.exact import static_key
 from tenferro.tracer.foreign import NUMPY_ERRORS, as_own
 from tenferro.tracer.lines import at, user_line
-from tenferro.tracer.signature import Binder, static_key
+from tenferro.tracer.signature import Binder
 from tenferro.tracer.trace import current_trace
 from tenferro.tracer.tree import leaves
 

@@ -7,6 +7,7 @@ then among all programs of the function, in ``tenferro.programs``, which traces 
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, overload
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from tenferro.array import Array
+from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.program import SemanticProgram
 from tenferro.tracer.signature import Argnames, Argnums, Binder, BoundCall
 from tenferro.tracer.trace import current_trace
@@ -277,12 +279,32 @@ def jit(
     max_compiles: raise RecompileError instead of tracing more often than this.
 
     One program serves every size; branches on sizes and on captured numbers are guards (``f.explain()``)."""
-    if max_compiles is not None and max_compiles < 1:
-        raise ValueError(f"jit: max_compiles is {max_compiles}; at least 1, or None, is needed")
+    _check_max_compiles(max_compiles)
 
     def decorate(function: Callable[..., Any]) -> JitFunction:
-        if not callable(function):
-            raise TypeError(f"jit: a {type(function).__name__}; a function is needed")
+        _check_function(function)
         return JitFunction(function, Binder(function, static_argnums, static_argnames, donate_argnums), max_compiles)
 
     return decorate if f is None else decorate(f)
+
+
+def _check_max_compiles(value: Any) -> None:
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"jit: max_compiles is {value!r}; an int, or None, is needed{at(user_line())}")
+    if value < 1:
+        raise ValueError(f"jit: max_compiles is {value}; at least 1, or None, is needed{at(user_line())}")
+
+
+def _check_function(function: Any) -> None:
+    found, cure = f"an object of class {type(function).__name__}", "a function is needed"
+    if isinstance(function, classmethod):
+        cure = "the function inside it is needed: @classmethod stands above @tn.jit"
+    elif inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        found, cure = f"{function.__name__} is a generator", "a function that returns arrays is needed"
+    elif inspect.iscoroutinefunction(function):
+        found, cure = f"{function.__name__} is a coroutine", "a function that returns arrays is needed"
+    elif callable(function):
+        return
+    raise TypeError(f"jit: {found}; {cure}{at(user_line())}")

@@ -35,7 +35,7 @@ from tenferro.tracer.places import Place
 from tenferro.tracer.signature import ArgumentLeaf, BoundCall
 from tenferro.tracer.substitution import substituted
 from tenferro.tracer.trace import Trace, running_trace
-from tenferro.tracer.tree import flatten
+from tenferro.tracer.tree import TreeDef, opened
 
 MAX_PROGRAMS = 64
 WARN_FROM = 8
@@ -156,6 +156,9 @@ class Programs:
         return result, captures(self._function, call.receiver, before, arrays, places, asked)
 
     def _trace_program(self, call: BoundCall, run: Callable[[list[Any]], Any]) -> TraceResult:
+        def flatten(result: Any) -> tuple[list[Any], TreeDef]:
+            return opened(result, f"{self._name}: the result")
+
         return trace_program(self._function, [_spec(leaf) for leaf in call.dynamic], run, flatten, self._name)
 
     def _keep(self, key: Hashable, call: BoundCall, compiled: Compiled, record: TraceRecord) -> None:

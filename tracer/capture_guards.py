@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tenferro.tracer.exact import static_key
 from tenferro.tracer.lines import SourceLine
 from tenferro.tracer.places import Held, Place, Self, read
-from tenferro.tracer.signature import static_key
 
 
 @dataclass(frozen=True, slots=True)

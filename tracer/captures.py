@@ -35,9 +35,9 @@ from tenferro.tracer.attributes import attributes_read
 from tenferro.tracer.capture_guards import Captures, Guard, Source, reader_of
 from tenferro.tracer.contents import MAX_COMPARED_BYTES, Asked, Contents
 from tenferro.tracer.errors import TraceError
+from tenferro.tracer.exact import static_key
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.places import NO_PLACES, Found, Held, Place, Self, read
-from tenferro.tracer.signature import static_key
 from tenferro.tracer.trace import is_supported, is_tenferro_array
 
 MAX_DEPTH = 4

@@ -38,6 +38,10 @@ class AxisError(ShapeError, BoundsError):
     """An axis that the array does not have; a ValueError and an IndexError, as NumPy's AxisError is."""
 
 
+class RangeError(TenferroError, OverflowError):
+    """An integer that no int64 holds."""
+
+
 class DivisionError(TenferroError, FloatingPointError, ZeroDivisionError):
     """Integer division by zero under ``np.errstate(divide="raise")``."""
 

@@ -10,18 +10,20 @@ import inspect
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from operator import index
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from tenferro.tracer import tree
-from tenferro.tracer.errors import DtypeError, TraceError
+from tenferro.tracer.errors import DtypeError, RangeError, TraceError
+from tenferro.tracer.exact import static_key
 from tenferro.tracer.lines import at, user_line
 
 AnyArray: TypeAlias = np.ndarray[Any, Any]
 LeafSort = Literal["array", "int", "static"]
-Argnums: TypeAlias = int | Sequence[int]
-Argnames: TypeAlias = str | Sequence[str]
+Argnums: TypeAlias = int | Iterable[int] | None
+Argnames: TypeAlias = str | Iterable[str] | None
 
 SUPPORTED = frozenset(
     np.dtype(t)
@@ -57,18 +59,6 @@ class ArgumentLeaf:
     weak: bool = False
     wrapped: bool = False
     donated: bool = False
-
-
-def static_key(value: Any) -> Hashable:
-    """Equal exactly when the values are interchangeable: 1, 1.0 and True differ, and so do 0.0 and −0.0."""
-    if isinstance(value, tuple | list):
-        return (type(value), tuple(static_key(v) for v in value))
-    if isinstance(value, slice):
-        return (slice, static_key((value.start, value.stop, value.step)))
-    if isinstance(value, float | complex):
-        return (type(value), repr(value))
-    hash(value)
-    return (type(value), value)
 
 
 def _is_static(value: Any) -> bool:
@@ -129,7 +119,7 @@ def classify(value: Any, name: str, function: str, donated: bool = False) -> Arg
 
 def _checked_int(value: int, name: str, function: str) -> int:
     if not _INT64.min <= value <= _INT64.max:
-        raise OverflowError(
+        raise RangeError(
             f"{function}: argument {name} is {value}; an int between -2**63 and 2**63 - 1 is needed{at(user_line())}"
         )
     return int(value)
@@ -140,6 +130,11 @@ def _checked_static(value: Any, name: str, function: str) -> Hashable:
         return static_key(value)
     except TypeError:
         raise _unhashable(value, name, function) from None
+    except RecursionError:
+        raise ValueError(
+            f"{function}: static argument {name} is nested too deeply to be hashed; a flat value is needed"
+            f"{at(user_line())}"
+        ) from None
 
 
 def _unhashable(value: Any, name: str, function: str) -> TraceError:
@@ -201,14 +196,29 @@ def function_name(function: Callable[..., Any]) -> str:
     return name.rpartition("<locals>.")[2]
 
 
-def _as_tuple(value: Any) -> tuple[Any, ...]:
-    return (value,) if isinstance(value, int | str) else tuple(value)
+def _numbers(setting: str, value: Any) -> tuple[int, ...]:
+    """The numbers in a setting such as ``static_argnums``; TypeError for anything else."""
+    given = () if value is None else value if isinstance(value, Iterable) and not isinstance(value, str) else (value,)
+    found = tuple(given)
+    if any(isinstance(n, bool) or not hasattr(type(n), "__index__") for n in found):
+        raise TypeError(f"jit: {setting} is {value!r}; an int or a tuple of ints is needed{at(user_line())}")
+    return tuple(map(index, found))
+
+
+def _names(setting: str, value: Any) -> tuple[str, ...]:
+    """The names in a setting such as ``static_argnames``; TypeError for anything else."""
+    given = () if value is None else value if isinstance(value, Iterable) and not isinstance(value, str) else (value,)
+    found = tuple(given)
+    if not all(isinstance(n, str) for n in found):
+        raise TypeError(f"jit: {setting} is {value!r}; a str or a tuple of strs is needed{at(user_line())}")
+    return found
 
 
 class Binder:
     """Binds calls of one function. ``static_argnums``, ``static_argnames`` and ``donate_argnums`` as JAX's.
 
-    ValueError where a name or number does not exist, or an argument is both static and donated."""
+    TypeError where a setting holds no numbers or names; ValueError where a name or number does not exist, or an
+    argument is both static and donated."""
 
     def __init__(
         self,
@@ -230,28 +240,38 @@ class Binder:
         self._variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters) or self.signature is None
         self._keywords = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
         self._open_keywords = any(p.kind is p.VAR_KEYWORD for p in parameters) or self.signature is None
-        self.static_names = self._checked_names("static_argnames", _as_tuple(static_argnames))
-        self.static_nums = self._checked_nums("static_argnums", _as_tuple(static_argnums))
+        self.static_names = self._checked_names("static_argnames", static_argnames)
+        self.static_nums = self._checked_nums("static_argnums", static_argnums)
         self.static_nums |= {self._by_name[n] for n in self.static_names if n in self._by_name}
         self.static_names |= {self._positional[n] for n in self.static_nums if n < len(self._positional)}
-        self.donated_nums = self._checked_nums("donate_argnums", _as_tuple(donate_argnums))
+        self.donated_nums = self._checked_nums("donate_argnums", donate_argnums)
         both = self.static_nums & self.donated_nums
         if both:
-            raise ValueError(f"jit: argument {min(both)} of {self.name} is both static and donated; choose one")
+            raise ValueError(
+                f"jit: argument {self._name(min(both))} of {self.name} is both static and donated; one of these is "
+                f"needed{at(user_line())}"
+            )
 
-    def _checked_names(self, setting: str, names: Iterable[str]) -> set[str]:
-        found = set(names)
-        for name in found:
+    def _checked_names(self, setting: str, value: Argnames) -> set[str]:
+        found = set(_names(setting, value))
+        for name in sorted(found):
             if name not in self._keywords and not self._open_keywords:
-                raise ValueError(f"jit: {setting} names {name!r}; {self.name} has {sorted(self._keywords)}")
+                names = ", ".join(map(repr, sorted(self._keywords)))
+                needed = f"one of {names} is needed" if names else f"{self.name} takes no argument by name"
+                raise ValueError(f"jit: {setting} has {name!r}; {needed}{at(user_line())}")
         return found
 
-    def _checked_nums(self, setting: str, nums: Iterable[int]) -> set[int]:
+    def _checked_nums(self, setting: str, value: Argnums) -> set[int]:
         count = len(self._positional)
-        found = {n + count if n < 0 else n for n in nums}
-        for n in found:
-            if n < 0 or (n >= count and not self._variadic):
-                raise ValueError(f"jit: {setting} has {n}; {self.name} has {count} positional parameters")
+        found = set()
+        for n in _numbers(setting, value):
+            number = n + count if n < 0 else n
+            if number < 0 or (number >= count and not self._variadic):
+                taken = [*self._positional, *(["*args"] if self._variadic else [])]
+                names = f"{self.name} takes {', '.join(taken) or 'no argument by position'}"
+                needed = f"a number from {-count} to {count - 1} is needed, " if count else ""
+                raise ValueError(f"jit: {setting} has {n}; {needed}{names}{at(user_line())}")
+            found.add(number)
         return found
 
     def _name(self, place: int | str) -> str:
@@ -319,7 +339,7 @@ class Binder:
                 leaves.append(classify(argument, name, self.name, donated))
                 structures.append(tree.LEAF)
                 continue
-            values, structure = tree.flatten(argument)
+            values, structure = tree.opened(argument, f"{self.name}: argument {name}")
             for value, path in zip(values, tree.paths(structure), strict=True):
                 leaves.append(classify(value, name + path, self.name, donated))
             structures.append(structure)

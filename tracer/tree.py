@@ -13,9 +13,14 @@ from dataclasses import dataclass
 from functools import lru_cache, reduce as _reduce
 from typing import Any
 
+from tenferro.tracer.exact import told_apart
+from tenferro.tracer.lines import at, user_line
+
 Flatten = Callable[[Any], tuple[Iterable[Any], Hashable]]
 Unflatten = Callable[[Any, Sequence[Any]], Any]
 IsLeaf = Callable[[Any], bool]
+
+MAX_DEPTH = 200  # opening takes two frames a level; Python allows 1,000 in all
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +34,13 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class TreeDef:
-    """The structure of a pytree without its leaves; equal and hashable by content. ``node`` None is a leaf."""
+    """The structure of a pytree without its leaves; equal and hashable by content. ``node`` None is a leaf; ``exact``
+    tells metadata apart that Python calls equal."""
 
     node: type | None
     metadata: Hashable
     children: tuple[TreeDef, ...]
+    exact: Hashable = None
 
     @property
     def num_leaves(self) -> int:
@@ -165,7 +172,8 @@ def container(cls: type) -> Container | None:
     return _found[cls]
 
 
-def _open(tree: Any, leaves: list[Any], is_leaf: IsLeaf | None) -> TreeDef:
+def _open(tree: Any, leaves: list[Any], is_leaf: IsLeaf | None, what: str, room: int) -> TreeDef:
+    """``room``: how many levels may be opened from here on."""
     if is_leaf is not None and is_leaf(tree):
         leaves.append(tree)
         return LEAF
@@ -175,14 +183,25 @@ def _open(tree: Any, leaves: list[Any], is_leaf: IsLeaf | None) -> TreeDef:
     if node is None:
         leaves.append(tree)
         return LEAF
+    if not room:
+        raise ValueError(
+            f"{what} is nested more than {MAX_DEPTH} levels deep, down to a {type(tree).__name__}; fewer levels are "
+            f"needed, and no container that contains itself{at(user_line())}"
+        )
     children, metadata = node.flatten(tree)
-    return TreeDef(type(tree), metadata, tuple(_open(c, leaves, is_leaf) for c in children))
+    opened = tuple([_open(c, leaves, is_leaf, what, room - 1) for c in children])
+    return TreeDef(type(tree), metadata, opened, told_apart(metadata))
 
 
 def flatten(tree: Any, is_leaf: IsLeaf | None = None) -> tuple[list[Any], TreeDef]:
-    """The leaves in order, and the structure."""
+    """The leaves in order, and the structure. ValueError for containers nested more than 200 levels deep."""
+    return opened(tree, "flatten: the pytree", is_leaf)
+
+
+def opened(tree: Any, what: str, is_leaf: IsLeaf | None = None) -> tuple[list[Any], TreeDef]:
+    """``flatten``; ``what`` names the pytree in errors, such as ``f: argument x``."""
     leaves: list[Any] = []
-    definition = _open(tree, leaves, is_leaf)
+    definition = _open(tree, leaves, is_leaf, what, MAX_DEPTH)
     return leaves, definition
 
 

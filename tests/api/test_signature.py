@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
 import numpy as np
 import pytest
 
+import tenferro as tn
 from tenferro.tracer.errors import DtypeError, TraceError
-from tenferro.tracer.signature import Binder, static_key
+from tenferro.tracer.exact import static_key
+from tenferro.tracer.signature import Binder
 
 
 def f(x, y, *, axis=None, scale=1.0):
     return x, y, axis, scale
+
+
+@dataclass(frozen=True)
+class Option:
+    value: object
 
 
 class Mode(Enum):
@@ -51,9 +60,29 @@ def test_numbers():
 
 
 def test_static_keys_tell_apart_what_python_calls_equal():
-    values = [1, 1.0, True, 0.0, -0.0, (1,), (1.0,), "1"]
+    values = [1, 1.0, True, 0.0, -0.0, (1,), (1.0,), "1", np.float32(0.0), np.float32(-0.0), np.float64(0.0)]
+    values += [frozenset({1}), frozenset({1.0}), Option(1), Option(1.0), Option(True)]
     assert len({static_key(v) for v in values}) == len(values)
     assert static_key(float("nan")) == static_key(float("nan"))
+    assert static_key(np.float32("nan")) == static_key(np.float32("nan"))
+    assert static_key(Option(1.5)) == static_key(Option(1.5))
+
+
+@dataclass
+class Settings:
+    x: np.ndarray
+    power: object = field(metadata={"static": True})
+
+
+def test_structures_tell_apart_what_python_calls_equal():
+    """The keys of a dict, and static fields, are seen by the function."""
+    keys = tn.jit(lambda d: next(iter(d)) * d[1])
+    power = tn.jit(lambda s: s.x[:1] * s.power)
+    for n in (1, True, 1.0, 1):
+        assert keys({n: X[0]}).tolist() == [0.0] * 3
+        result = power(Settings(np.arange(1, 3), n))
+        assert result.dtype == (np.arange(1, 3) * n).dtype
+    assert keys.cache_info().compiles == power.cache_info().compiles == 3
 
 
 def test_foreign_byte_order_and_alignment_are_copied():
@@ -101,13 +130,78 @@ def test_static_arguments():
     assert binder.bind((X,), {"y": 3, "axis": 0}).key == a.key
 
 
-def test_settings_are_checked():
-    with pytest.raises(ValueError, match="static_argnames names 'axes'"):
-        Binder(f, static_argnames="axes")
-    with pytest.raises(ValueError, match="static_argnums has 7"):
-        Binder(f, static_argnums=7)
-    with pytest.raises(ValueError, match="both static and donated"):
-        Binder(f, static_argnums=0, donate_argnums=0)
+WRONG_SETTINGS: list[tuple[dict[str, Any], type[Exception], str]] = [
+    ({"static_argnums": "y"}, TypeError, "static_argnums is 'y'; an int or a tuple of ints is needed"),
+    ({"static_argnums": 1.0}, TypeError, "static_argnums is 1.0; an int"),
+    ({"static_argnums": True}, TypeError, "static_argnums is True; an int"),
+    ({"static_argnums": (0, "y")}, TypeError, "static_argnums is .*; an int"),
+    ({"static_argnums": 7}, ValueError, "static_argnums has 7; a number from -2 to 1 is needed, f takes x, y"),
+    ({"static_argnums": (0, -3)}, ValueError, "static_argnums has -3; a number from -2 to 1"),
+    ({"static_argnames": "axes"}, ValueError, "static_argnames has 'axes'; one of 'axis', 'scale', 'x', 'y' is needed"),
+    ({"static_argnames": ("axis", "z")}, ValueError, "static_argnames has 'z'"),
+    ({"static_argnames": 1}, TypeError, "static_argnames is 1; a str or a tuple of strs is needed"),
+    ({"static_argnames": (1,)}, TypeError, "static_argnames is .*; a str"),
+    ({"donate_argnums": "x"}, TypeError, "donate_argnums is 'x'; an int"),
+    ({"donate_argnums": 2}, ValueError, "donate_argnums has 2; a number from -2 to 1"),
+    ({"static_argnames": "x", "donate_argnums": -2}, ValueError, "argument x of f is both static and donated"),
+    ({"max_compiles": 0}, ValueError, "max_compiles is 0; at least 1, or None, is needed"),
+    ({"max_compiles": "1"}, TypeError, "max_compiles is '1'; an int, or None, is needed"),
+    ({"max_compiles": 1.5}, TypeError, "max_compiles is 1.5"),
+]
+
+
+@pytest.mark.parametrize(("settings", "error", "text"), WRONG_SETTINGS)
+def test_wrong_settings_are_named(settings, error, text):
+    with pytest.raises(error, match=rf"jit: {text}.* \(at .*test_signature.py:\d+\)"):
+        tn.jit(f, **settings)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"static_argnums": np.int64(1)},
+        {"static_argnums": {1}},
+        {"static_argnums": (-1, 1)},
+        {"static_argnames": ["y"], "static_argnums": None, "donate_argnums": None},
+    ],
+)
+def test_settings_of_any_kind_of_sequence(settings):
+    assert tn.jit(f, **settings)(X, "y")[1] == "y"
+    assert Binder(f, **settings).static_nums == {1}
+
+
+def test_settings_of_functions_with_open_arguments():
+    def many(*xs, **named):
+        return named
+
+    assert Binder(many, static_argnums=5, static_argnames="anything").static_names == {"anything"}
+    with pytest.raises(ValueError, match=r"static_argnums has -1; many takes \*args"):
+        Binder(many, static_argnums=-1)
+    with pytest.raises(ValueError, match="static_argnames has 'x'; <lambda> takes no argument by name"):
+        Binder(lambda *xs: xs, static_argnames="x")
+
+
+def generator(x):
+    yield x
+
+
+async def coroutine(x):
+    return x
+
+
+@pytest.mark.parametrize(
+    ("function", "text"),
+    [
+        (3, "an object of class int; a function is needed"),
+        (X, "an object of class ndarray; a function"),
+        (classmethod(f), "@classmethod stands above @tn.jit"),
+        (generator, "generator is a generator; a function that returns arrays is needed"),
+        (coroutine, "coroutine is a coroutine; a function that returns arrays is needed"),
+    ],
+)
+def test_what_is_no_function_of_arrays_is_refused(function, text):
+    with pytest.raises(TypeError, match=f"jit: .*{text}"):
+        tn.jit(function)
 
 
 def test_wrong_calls_raise_as_in_python():

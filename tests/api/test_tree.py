@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+import tenferro as tn
 from tenferro.tracer import tree
 
 Point = namedtuple("Point", "x y")
@@ -97,3 +98,38 @@ def test_unflatten_needs_the_right_number():
 def test_reduce_and_all():
     assert tree.reduce(lambda a, b: a + b, [1, (2, 3)]) == 6
     assert tree.all([True, {"a": 1}]) and not tree.all([True, 0])
+
+
+def nested(levels):
+    value: object = 1.0
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+def test_deep_containers_are_named():
+    assert tree.unflatten(tree.structure(nested(tree.MAX_DEPTH)), [1.0]) == nested(tree.MAX_DEPTH)
+    assert tn.jit(lambda t: tree.map(lambda v: v + 1, t))(nested(tree.MAX_DEPTH))[0][0] is not None
+    deep = nested(tree.MAX_DEPTH + 1)
+    with pytest.raises(ValueError, match="flatten: the pytree is nested more than 200 levels deep, down to a list"):
+        tree.flatten(deep)
+    with pytest.raises(ValueError, match=r"<lambda>: argument t is nested more than 200 levels.*test_tree.py:\d+"):
+        tn.jit(lambda t: t)(deep)
+    with pytest.raises(ValueError, match="<lambda>: the result is nested more than 200 levels"):
+        tn.jit(lambda x: deep)(1.0)
+    with pytest.raises(ValueError, match="<lambda>: static argument t is nested too deeply"):
+        tn.jit(lambda x, t: x, static_argnames="t")(1.0, (nested_tuple(3000),))
+
+
+def nested_tuple(levels):
+    value: object = ()
+    for _ in range(levels):
+        value = (value,)
+    return value
+
+
+def test_a_container_that_contains_itself_is_named():
+    own = {}
+    own["own"] = own
+    with pytest.raises(ValueError, match="down to a dict; fewer levels are needed, and no container that contains it"):
+        tn.jit(lambda t: 1.0)(own)
