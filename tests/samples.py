@@ -17,6 +17,7 @@ from tenferro.tracer.dims import Extent, leaf
 from tenferro.tracer.errors import DtypeError, ShapeError
 from tenferro.tracer.program import ArrayType
 from tests.values import DTYPES, corners, filled, of_kinds, pairs, uniform
+from tests.vocabulary import VOCABULARY
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Shape: TypeAlias = tuple[Extent, ...]
@@ -482,6 +483,7 @@ SAMPLES: dict[str, Row] = {
     },
     **{name: pointwise(name, 1, "biufc", "bits", ("complex64", "float32")) for name in ("real", "imag")},
     "conjugate": pointwise("conjugate", 1, "iufc", "bits", ("complex64", "float32")),
+    **{name: pointwise(name, arity, kinds, agreement) for name, arity, kinds, agreement in VOCABULARY},
     "where": _where(),
     "astype": _astype(),
     "sum": reduction("sum", "iufc", "sum", empty=True, wild=False),

@@ -36,6 +36,16 @@ BAD_CALLS: dict[str, Bad] = {
     "bitwise_or": (lambda x, y: x | y, (A3, A3), TypeError, r"^bitwise_or: .*float64"),
     "bitwise_xor": (lambda x, y: x ^ y, (A3, A3), TypeError, r"^bitwise_xor: .*float64"),
     "invert": (lambda x: ~x, (A3,), TypeError, r"^invert: .*float64"),
+    **{
+        name: (lambda x, f=getattr(np, name): f(x), (C3,), TypeError, rf"^{name}: .*complex128")
+        for name in ("floor", "ceil", "trunc", "signbit")
+    },
+    "sign": (lambda x: np.sign(x), (B3,), TypeError, r"^sign: .*bool"),
+    "copysign": (lambda x, y: np.copysign(x, y), (A3, A4), ValueError, r"^copysign: .*\(3,\).*\(4,\)"),
+    "heaviside": (lambda x, y: np.heaviside(x, y), (C3, A3), TypeError, r"^heaviside: .*complex128"),
+    "nextafter": (lambda x, y: np.nextafter(x, y), (A3, A4), ValueError, r"^nextafter: .*\(3,\).*\(4,\)"),
+    "left_shift": (lambda x, y: x << y, (A3, I3), TypeError, r"^left_shift: .*float64"),
+    "right_shift": (lambda x, y: x >> y, (A3, I3), TypeError, r"^right_shift: .*float64"),
     "where": (lambda x, y: np.where(x > 0, x, y), (A3, A4), ValueError, r"^where: .*\(3,\).*\(4,\)"),
     "astype": (lambda x: x.astype("U3"), (A3,), TypeError, r"^astype: .*"),
     "sum": (lambda x: x.sum(axis=2), (M23,), IndexError, r"^sum: axis 2"),
@@ -56,8 +66,8 @@ BAD_CALLS: dict[str, Bad] = {
     "cumsum": (lambda x: np.cumsum(x, axis=1), (A3,), IndexError, r"^cumsum: axis 1"),
 }
 WITHOUT = {
-    "copy", "absolute", "conjugate", "real", "imag", "exp", "log", "sin", "cos", "tanh", "sqrt", "iota", "slice_update",
-    "scatter", "mask_update", "numpy_call",
+    "copy", "absolute", "conjugate", "real", "imag", "exp", "log", "sin", "cos", "tanh", "sqrt", "rint", "iota",
+    "slice_update", "scatter", "mask_update", "numpy_call",
 }  # fmt: skip
 """Rows that refuse nothing a user can write, or that users reach only through the assignments tested below."""
 

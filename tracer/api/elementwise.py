@@ -455,7 +455,12 @@ def _record(ufunc: np.ufunc, function: Callable[..., Any]) -> ApiFunction:
 
 
 FUNCTIONS: tuple[ApiFunction, ...] = (
-    *(_record(u, (_unary if u.nin == 1 else _binary)(u, lower)) for u, lower in _ROWS),
+def of_rows(ufunc: np.ufunc, lower: Lower) -> ApiFunction:
+    """The record of a ufunc that ``lower`` writes in rows."""
+    return _record(ufunc, (_unary if ufunc.nin == 1 else _binary)(ufunc, lower))
+
+
+    *(of_rows(u, lower) for u, lower in _ROWS),
     *(_record(u, _comparison(u, op, swap)) for u, op, swap in _COMPARISONS),
     _record(np.power, power),
     ApiFunction("divmod", divmod_, ("x1", "x2"), False, np.divmod),

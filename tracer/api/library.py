@@ -10,7 +10,6 @@ from typing import Any, Literal as OneOf
 
 import numpy as np
 
-from tenferro.tracer import build
 from tenferro.tracer.api.deliver import deliver
 from tenferro.tracer.api.elementwise import BY_UFUNC
 from tenferro.tracer.api.layout import axes_of, axis_of, ravel
@@ -23,7 +22,8 @@ from tenferro.tracer.api.promotion import (
     strong,
 )
 from tenferro.tracer.api.record import ApiFunction
-from tenferro.tracer.dim import integer, pinned
+from tenferro.tracer.api.vocabulary import WITH_ROWS
+from tenferro.tracer.dim import pinned
 from tenferro.tracer.errors import DtypeError, ShapeError, TraceError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.ops import library
@@ -187,22 +187,6 @@ def _quantile(name: str, a: Any, q: Any, axis: Any, out: Any, method: str, keepd
     return _call(name, "reduce", a, axis, bool(keepdims), {"q": q, "method": method}, out)
 
 
-def round_(a: Any, decimals: int = 0, out: Any = None) -> Any:
-    """Round half to even, to so many decimal places."""
-    trace = running_trace("round")
-    value, _ = operand(trace, a, "round")
-    places = integer(decimals, "round", "decimals")
-    if value.type.dtype.kind in "biu" and places >= 0:
-        return deliver(trace, "round", build.copied(trace, value), out)
-    if places == 0:
-        return ufunc_call(np.rint, (a,), out)
-    static = (("decimals", places),)
-    dtype = _result_dtype("round", value, dict(static))
-    shape = value.type.shape
-    call = trace.emit1(library.numpy_call, value, function="round", static=static, shape=shape, dtype=dtype)
-    return deliver(trace, "round", call, out)
-
-
 def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
     """Whether shapes and elements are equal: False at once where shapes differ, else a traced bool."""
     trace = running_trace("array_equal")
@@ -277,7 +261,8 @@ def _ufuncs() -> Iterator[ApiFunction]:
     """NumPy's ufuncs of numbers with one result, element by element, that have no row."""
     found = {f.__name__: f for f in map(vars(np).get, np.__all__) if isinstance(f, np.ufunc)}
     for ufunc in found.values():
-        if ufunc.nout == 1 and ufunc.signature is None and ufunc not in BY_UFUNC and ufunc is not np.isnat:
+        has_rows = ufunc in BY_UFUNC or ufunc in WITH_ROWS
+        if ufunc.nout == 1 and ufunc.signature is None and not has_rows and ufunc is not np.isnat:
             yield _ufunc(ufunc)
 
 
@@ -290,7 +275,6 @@ FUNCTIONS: tuple[ApiFunction, ...] = (
     _f("median", median, ("a", "out")),
     _f("quantile", quantile, ("a", "out")),
     _f("percentile", percentile, ("a", "out")),
-    _f("round", round_, ("a", "out")),
     _f("array_equal", array_equal, ("a1", "a2")),
     _f("isclose", isclose, ("a", "b", "rtol", "atol")),
     _f("allclose", allclose, ("a", "b", "rtol", "atol")),

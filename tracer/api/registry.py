@@ -18,11 +18,14 @@ from tenferro.tracer.api import (
     linalg,
     padding,
     reductions,
+    vocabulary,
     writes,
 )
 from tenferro.tracer.api.record import API, ApiFunction
 
-FAMILIES = (elementwise, reductions, layout, joining, creation, indexing, writes, padding, linalg, library, fixed)
+FAMILIES = (
+    elementwise, vocabulary, reductions, layout, joining, creation, indexing, writes, padding, linalg, library, fixed,
+)  # fmt: skip
 
 for _family in FAMILIES:
     API.update((f.name, f) for f in _family.FUNCTIONS)

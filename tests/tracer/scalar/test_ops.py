@@ -10,13 +10,13 @@ import pytest
 
 from tenferro.tracer.errors import DtypeError
 from tenferro.tracer.op import Op, Pointwise
-from tenferro.tracer.ops import pointwise
+from tenferro.tracer.ops import OPS, pointwise
 from tenferro.tracer.program import ArrayType, Params
 from tests.tracer.scalar.inputs import NAMES
 from tests.tracer.scalar.kernels import Array, compiled, evaluated
 from tests.values import DTYPES
 
-ROWS = {name: op for name, op in vars(pointwise).items() if isinstance(op, Op) and isinstance(op.form, Pointwise)}
+ROWS = {name: op for name, op in OPS.items() if isinstance(op.form, Pointwise)}
 # The C library decides these in NumPy; they are compared with the true values in test_accuracy.
 BY_TRUE_VALUE = {(name, kind) for name in NAMES for kind in "fc"}
 
