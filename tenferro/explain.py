@@ -138,6 +138,8 @@ def _failing(call: BoundCall, program: Compiled) -> tuple[str, SourceLine | None
 def guard_text(guard: ShapeGuard, program: SemanticProgram) -> str:
     """The guard in the user's words, with its line."""
     text = in_words(str(guard), program) + at(guard.line)
+    if guard.asked.startswith("text of"):
+        return f"{text} (the text of a size pins it)"
     if guard.asked != "len":
         return text
     return f"{text} (len pins the size; {in_words(str(_leaves(guard)[0]), program)} does not)"

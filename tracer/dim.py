@@ -1,7 +1,7 @@
 """What users hold as a size under tracing: a size expression and its value in this call in, Python's int protocol out.
 
 A ``Dim`` answers comparisons from the call being traced and records a ShapeGuard with the user's line; whatever needs
-the number itself (``int``, ``range``, ``hash``, ``%d``, ``math``) pins the size. It is no ``int`` subclass, since C
+the number itself (``int``, ``range``, ``hash``, ``str``, ``math``) pins the size. It is no ``int`` subclass, since C
 code would read the number without a record, but its ``__class__`` says int.
 """
 
@@ -238,16 +238,19 @@ class Dim:
     numerator = real
     denominator = property(lambda self: 1)
 
-    # -- text: a description records nothing, a format of numbers pins the size ----------------------------------------
+    # -- text: that of the number, which pins the size ---------------------------------------------------------------
 
     def __str__(self) -> str:
-        return str(self.expr)
+        return self.__format__("")
 
     def __repr__(self) -> str:
-        return str(self.expr)
+        # Debuggers ask, whatever has ended.
+        is_live = self._trace.alive and current_trace() is self._trace
+        return self.__format__("") if is_live else f"<size {self._trace.describe(self.expr)} of {self._trace.name}>"
 
     def __format__(self, spec: str) -> str:
-        return format(int(self), spec) if spec else str(self.expr)
+        trace = self.live_trace()
+        return format(trace.concrete(self.expr, f"text of {trace.describe(self.expr)}"), spec)
 
     # -- NumPy -------------------------------------------------------------------------------------------------------
 

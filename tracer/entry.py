@@ -14,10 +14,12 @@ from tenferro.tracer.cells import Cell
 from tenferro.tracer.dim import Dim
 from tenferro.tracer.dims import Extent
 from tenferro.tracer.errors import TenferroError, TraceError
+from tenferro.tracer.exact import told_apart
 from tenferro.tracer.finish import Renaming, finish, late_inputs
 from tenferro.tracer.program import Operand, SemanticProgram, Value
 from tenferro.tracer.trace import CURRENT, Trace, check_dtype, is_tenferro_array
 from tenferro.tracer.traced import TracedArray, captured
+from tenferro.tracer.tree import TreeDef
 from tenferro.tracer.wrap import wrapped
 
 API_FAMILIES = registry.FAMILIES  # importing it fills the dict in which traced values look their operators up
@@ -54,7 +56,7 @@ class TraceResult:
     program: SemanticProgram
     captured: tuple[tuple[int, Any], ...]
     constants: tuple[tuple[int, np.ndarray[Any, Any]], ...]
-    out_treedef: Any
+    out_treedef: TreeDef
     out_leaves: tuple[OutLeaf, ...]
     writes: tuple[tuple[int, int], ...]
     uses_tenferro_arrays: bool
@@ -78,7 +80,7 @@ def trace_program(
     function: Callable[..., Any],
     leaves: Sequence[LeafSpec],
     rebuild: Callable[[list[Any]], Any],
-    flatten: Callable[[Any], tuple[list[Any], Any]],
+    flatten: Callable[[Any], tuple[list[Any], TreeDef]],
     name: str,
 ) -> TraceResult:
     """Run ``rebuild(traced leaves)``, which calls the user's ``function``, and record what it does.
@@ -120,8 +122,9 @@ class _Outputs:
         self._groups: dict[int, int] = {}
         self._owner: dict[Operand, int] = {}
 
-    def collect(self, found: Sequence[Any], treedef: Any) -> TraceResult:
+    def collect(self, found: Sequence[Any], treedef: TreeDef) -> TraceResult:
         out_leaves = tuple(self._leaf(x) for x in found)
+        structure = _numbered(treedef)
         writes = []
         for index, x in enumerate(self._arguments):
             if type(x) is TracedArray and x._cell.donated and x._cell.version:
@@ -137,7 +140,7 @@ class _Outputs:
             program,
             held,
             tuple((first + late[-1 - v.id], array) for v, array in trace.constants if -1 - v.id in late),
-            treedef,
+            structure,
             tuple((kind, renaming.extent(x) if kind == "size" else x) for kind, x in out_leaves),  # type: ignore[misc]
             tuple(writes),
             any(s.tenferro for s in self._specs) or any(is_tenferro_array(a) for _, a in held),
@@ -185,6 +188,20 @@ class _Outputs:
             cell.known = None
             cell.set(copy)
             self._owner[copy] = group
+
+
+def _numbered(structure: TreeDef) -> TreeDef:
+    """The structure with the sizes in it, such as keys of a dict, as the numbers that they are in this call."""
+    metadata = _without_sizes(structure.metadata)
+    return TreeDef(structure.node, metadata, tuple([_numbered(c) for c in structure.children]), told_apart(metadata))
+
+
+def _without_sizes(metadata: Any) -> Any:
+    if type(metadata) is Dim:
+        return int(metadata)
+    if type(metadata) is tuple or type(metadata) is list:
+        return type(metadata)([_without_sizes(m) for m in metadata])
+    return metadata
 
 
 def _is_static(x: Any) -> bool:

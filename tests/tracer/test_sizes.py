@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pytest
 
+import tenferro as tn
 from tenferro.tracer.dims import DimExpr
 from tenferro.tracer.errors import LeakError, ShapeError, TraceError
 from tests.tracer.tracing import Run, agrees, guards, op_names, run, run_traced, traced
@@ -18,7 +21,7 @@ def test_shapes_hold_sizes_that_say_they_are_ints() -> None:
     def f(x: Any) -> Any:
         n = x.shape[0]
         assert isinstance(n, int) and not issubclass(type(n), int)
-        assert x.ndim == 2 and x.size == 12 and str(n) == "d0_0" and f"{n}" == "d0_0"
+        assert x.ndim == 2 and x.size == 12
         return None
 
     assert guards(traced(f, np.ones((3, 4)))) == ["d0_0*d0_1 == 12"]
@@ -139,27 +142,65 @@ def test_sizes_are_weak_numbers() -> None:
             np.testing.assert_allclose(got, expected, rtol=1e-2)
 
 
-def test_formats_of_numbers_pin() -> None:
+@pytest.mark.parametrize(
+    ("use", "text"),
+    [
+        (str, "7"), (repr, "7"), (lambda n: f"{n}", "7"), (lambda n: f"{n!r:>3}", "  7"), (lambda n: f"{n:03d}", "007"),
+        (lambda n: f"{n:.1f}", "7.0"), ("%d".__mod__, "7"), ("%5.1f".__mod__, "  7.0"), ("%s".__mod__, "7"),
+        (lambda n: f"{(n, 2 * n)}", "(7, 14)"), ("{0} {0}".format, "7 7"),
+        (lambda n: {f"layer{n}": "seven"}["layer7"], "seven"), (lambda n: {7: "seven"}[n], "seven"),
+        (lambda n: {n: "seven"}[7], "seven"), (lambda n: "seven" * (n in {7}), "seven"),
+    ],
+)  # fmt: skip
+def test_text_and_keys_are_those_of_the_number_and_pin_it(use: Callable[[Any], str], text: str) -> None:
     texts: list[str] = []
 
     def f(x: Any) -> Any:
-        n = x.shape[0]
-        texts.extend((f"{n:03d}", f"{n:.1f}", "%d" % n, "%5.1f" % n))  # noqa: UP031
+        texts.append(use(x.shape[0]))
         return x
 
     assert guards(traced(f, np.ones(7))) == ["d0_0 == 7"]
-    assert texts == ["007", "7.0", "7", "  7.0"]
+    assert texts == [text]
 
 
-def test_description_of_a_size_records_nothing() -> None:
-    texts: list[str] = []
+def test_text_of_a_run_time_extent_is_refused() -> None:
+    for text in (str, repr, lambda n: f"{n}", lambda n: f"{(n,)}"):
+        with pytest.raises(TraceError, match=r"text of \(number of elements selected\): a size known only when the pr"):
+            traced(lambda x, text=text: text(x[x > 0].shape[0]), np.ones(3))
 
+
+@dataclass
+class Sized:
+    x: Any
+    n: Any = field(metadata={"static": True})
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda n, x: {n: x}, lambda n, x: {(n, "a"): [x]}, lambda n, x: defaultdict(list, {n: x}),
+        lambda n, x: Sized(x, n), lambda n, x: Sized({n: x}, (n, [n])),
+    ],
+)  # fmt: skip
+def test_sizes_in_the_structure_of_a_result_are_numbers(make: Callable[[Any, Any], Any]) -> None:
+    jitted = tn.jit(lambda x: make(x.shape[0], x * 2))
+    for n in (3, 4):
+        x = np.ones(n)
+        got, want = jitted(x), make(n, x * 2)
+        assert repr(got) == repr(want)
+    assert jitted.cache_info().compiles == 2
+
+
+def test_a_pinned_size_has_its_line() -> None:
+    @tn.jit
     def f(x: Any) -> Any:
-        texts.append(f"{x.shape[0]} {x.shape}")
-        return x
+        names = {f"w{x.shape[0]}": 2.0}
+        return x * names.get("w3", 1.0)
 
-    assert not guards(traced(f, np.ones(7)))
-    assert texts == ["d0_0 (d0_0,)"]
+    for n in (3, 4, 3):
+        assert f(np.ones(n)).tolist() == [2.0 if n == 3 else 1.0] * n
+    first = f.explain().traces[0].guards[0]
+    assert first.startswith("x.shape[0] == 3 (at ") and first.endswith("(the text of a size pins it)")
 
 
 def test_int_arguments_are_sizes() -> None:
@@ -309,12 +350,12 @@ def test_a_leaked_size_says_where_it_was_made() -> None:
         return x
 
     traced(f, np.ones(3))
-    for use in (lambda n: n + 1, lambda n: n > 2, int, lambda n: np.zeros(3) * n, bool):
+    for use in (lambda n: n + 1, lambda n: n > 2, int, lambda n: np.zeros(3) * n, bool, str, "{}".format):
         with pytest.raises(
             LeakError, match=r"Dim x\.shape\[0\] = 3: used after the trace of f has ended; it was made at .*test_sizes"
         ):
             use(kept[0])
-    assert str(kept[0]) == "d0_0"
+    assert repr(kept[0]) == "<size x.shape[0] = 3 of f>"  # debuggers ask
 
 
 def test_division_by_a_size_that_is_zero() -> None:
