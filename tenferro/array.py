@@ -1,7 +1,8 @@
 """``tn.Array``: a concrete array whose operations run through tenferro's kernels, one at a time.
 
-NumPy's semantics: slices are views of the same memory, ``x[i] = v`` and ``x += y`` write into it. Every operation is
-the jitted call of the function of the same name, so that eager and jitted results have equal bits.
+NumPy's semantics: slices are views of the same memory, ``x[i] = v`` and ``x += y`` write into it. What NumPy gives
+as a scalar (``x.sum()``, ``x[0]``) is an array of rank 0 that nothing writes into: ``s += y`` makes another. Every
+operation is the jitted call of the function of the same name, so that eager and jitted results have equal bits.
 """
 
 from __future__ import annotations
@@ -23,19 +24,22 @@ if TYPE_CHECKING:
 
 
 class Array(ArrayMethods):
-    """An array on an engine. Made by ``tn.asarray``, ``tn.array`` and by operations; not by calling the class."""
+    """An array on an engine. Made by ``tn.asarray``, ``tn.array`` and by operations; not by calling the class.
 
-    __slots__ = ("__weakref__", "_data", "_engine")
+    ``_scalar`` marks what NumPy would return as a scalar."""
+
+    __slots__ = ("__weakref__", "_data", "_engine", "_scalar")
     __array_priority__ = 900.0
     _is_tenferro_array = True
 
-    def __init__(self, data: AnyArray, engine: Engine | None = None) -> None:
+    def __init__(self, data: AnyArray, engine: Engine | None = None, scalar: bool = False) -> None:
         if engine is None or not isinstance(data, np.ndarray):
             raise TraceError(
                 f"Array: a {type(data).__name__}; the class is not called, tn.asarray(x) makes arrays{at(user_line())}"
             )
         self._data = data
         self._engine = engine
+        self._scalar = scalar
 
     def _call(self, name: str, *args: Any, **kwargs: Any) -> Any:
         return evaluator().call(name, args, kwargs)
@@ -91,7 +95,7 @@ class Array(ArrayMethods):
         from tenferro.runtime import default_runtime
 
         target = default_runtime().engine(engine) if isinstance(engine, str) else engine
-        return self if target is self._engine else Array(self._data.copy(), target)
+        return self if target is self._engine else Array(self._data.copy(), target, self._scalar)
 
     def to_device(self, device: Engine | str, /, *, stream: Any = None) -> Array:
         """``to``, under the array API standard's name; engines have no streams, so ``stream`` must be None."""
@@ -106,11 +110,11 @@ class Array(ArrayMethods):
     # -- to and from others ------------------------------------------------------------------------------------------
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> AnyArray:
-        """The same memory as an ndarray, unless a dtype or a copy is asked for."""
-        return np.array(self._data, dtype=dtype, copy=copy)
+        """The same memory as an ndarray, unless a dtype or a copy is asked for, or it is a scalar's."""
+        return np.array(_shared(self), dtype=dtype, copy=copy)
 
     def __dlpack__(self, **options: Any) -> Any:
-        return self._data.__dlpack__(**options)
+        return np.asarray(_shared(self)).__dlpack__(**options)
 
     def __dlpack_device__(self) -> Any:
         return self._data.__dlpack_device__()
@@ -122,10 +126,10 @@ class Array(ArrayMethods):
         return evaluator().function_call(function, args, kwargs)
 
     def __reduce__(self) -> Any:
-        return asarray, (np.array(self._data),)
+        return _unpickled, (np.array(self._data), self._scalar)
 
     def __copy__(self) -> Array:
-        return Array(self._data.copy(), self._engine)
+        return Array(self._data.copy(), self._engine, self._scalar)
 
     def __deepcopy__(self, memo: Any) -> Array:
         return self.__copy__()
@@ -139,55 +143,48 @@ class Array(ArrayMethods):
         """Write one value everywhere."""
         self[...] = value
 
-    def _inplace(self, name: str, other: Any) -> Array:
-        result = self._call(name, self, other)
-        if current_trace() is not None:
-            self[...] = result  # refused there: a captured array is not the traced function's own
-        if not np.can_cast(result.dtype, self.dtype, "same_kind"):
-            raise DtypeError(
-                f"{name}: result {result.dtype.name} into {self.dtype.name} in place; "
-                f"a dtype that holds it is needed{at(user_line())}"
-            )
-        self[...] = result
-        return self
+    def _inplace(self, name: str, other: Any) -> Any:
+        if self._scalar:
+            return self._call(name, self, other)
+        return evaluator().update_in_place(self, name, other)
 
-    def __iadd__(self, other: Any) -> Array:
+    def __iadd__(self, other: Any) -> Any:
         return self._inplace("add", other)
 
-    def __isub__(self, other: Any) -> Array:
+    def __isub__(self, other: Any) -> Any:
         return self._inplace("subtract", other)
 
-    def __imul__(self, other: Any) -> Array:
+    def __imul__(self, other: Any) -> Any:
         return self._inplace("multiply", other)
 
-    def __itruediv__(self, other: Any) -> Array:
+    def __itruediv__(self, other: Any) -> Any:
         return self._inplace("divide", other)
 
-    def __ifloordiv__(self, other: Any) -> Array:
+    def __ifloordiv__(self, other: Any) -> Any:
         return self._inplace("floor_divide", other)
 
-    def __imod__(self, other: Any) -> Array:
+    def __imod__(self, other: Any) -> Any:
         return self._inplace("remainder", other)
 
-    def __ipow__(self, other: Any, modulo: Any = None) -> Array:
+    def __ipow__(self, other: Any, modulo: Any = None) -> Any:
         return self._inplace("power", other)
 
-    def __imatmul__(self, other: Any) -> Array:
+    def __imatmul__(self, other: Any) -> Any:
         return self._inplace("matmul", other)
 
-    def __ilshift__(self, other: Any) -> Array:
+    def __ilshift__(self, other: Any) -> Any:
         return self._inplace("left_shift", other)
 
-    def __irshift__(self, other: Any) -> Array:
+    def __irshift__(self, other: Any) -> Any:
         return self._inplace("right_shift", other)
 
-    def __iand__(self, other: Any) -> Array:
+    def __iand__(self, other: Any) -> Any:
         return self._inplace("bitwise_and", other)
 
-    def __ior__(self, other: Any) -> Array:
+    def __ior__(self, other: Any) -> Any:
         return self._inplace("bitwise_or", other)
 
-    def __ixor__(self, other: Any) -> Array:
+    def __ixor__(self, other: Any) -> Any:
         return self._inplace("bitwise_xor", other)
 
     # -- Python's conversions ----------------------------------------------------------------------------------------
@@ -214,6 +211,9 @@ class Array(ArrayMethods):
         if not self.ndim:
             raise TypeError("iteration over an array of rank 0; rank 1 or more is needed")
         return (self[k] for k in range(len(self)))
+
+    def __hash__(self) -> int:  # type: ignore[override]  # numbers are hashed, as NumPy's scalars are
+        return hash(_shared(self))
 
     def __contains__(self, value: Any) -> bool:
         return value in self._data
@@ -242,12 +242,21 @@ class Array(ArrayMethods):
         return f"Array({values}{shape}, dtype={self.dtype.name}, engine={self._engine.id})"
 
 
+def _shared(x: Array) -> Any:
+    """What others may write into: a scalar's own memory is not given away."""
+    return x._data[()] if x._scalar else x._data
+
+
 register_wrapper(Array, lambda x: x._data)
 
 
-def wrap(data: AnyArray, engine: Engine) -> Array:
+def wrap(data: AnyArray, engine: Engine, scalar: bool = False) -> Array:
     """A tn.Array over this memory."""
-    return Array(data, engine)
+    return Array(data, engine, scalar)
+
+
+def _unpickled(data: AnyArray, scalar: bool) -> Array:
+    return Array(data, _default_engine(), scalar)
 
 
 def _default_engine() -> Engine:
@@ -266,10 +275,10 @@ def asarray(x: Any, dtype: Any = None, *, copy: bool | None = None, engine: Engi
         from tenferro.tracer.api.record import API
 
         return API["array" if copy else "asarray"].function(x, dtype)  # type: ignore[no-any-return]
-    if isinstance(x, Array) and dtype is None and not copy:
+    if isinstance(x, Array) and dtype is None and not (copy or x._scalar):
         return x if engine is None else x.to(engine)
     where = x._engine if isinstance(x, Array) and engine is None else None
-    data = _as_ndarray(x._data if isinstance(x, Array) else x, dtype, copy)
+    data = _as_ndarray(_shared(x) if isinstance(x, Array) else x, dtype, copy)
     array = Array(data, where or _default_engine())
     return array if engine is None else Array(data, array.to(engine)._engine)
 
@@ -282,6 +291,8 @@ def _as_ndarray(x: Any, dtype: Any, copy: bool | None) -> AnyArray:
         )
     if not isinstance(x, np.ndarray) and hasattr(x, "__dlpack__") and not hasattr(x, "__array__"):
         x = np.from_dlpack(x)
+    if isinstance(x, np.ndarray | np.generic) and x.dtype.kind == "f" and np.dtype(dtype).kind in "iu":
+        x = evaluator().call("astype", (x, dtype), {})  # saturates, and NaN becomes 0, as in the kernels
     data = np.array(x, dtype=dtype, copy=copy)
     return as_native(data, "x", "asarray")
 

@@ -23,16 +23,18 @@ from tenferro.tracer.program import SemanticProgram, Value
 from tenferro.tracer.signature import AnyArray, as_native
 from tenferro.tracer.trace import is_tenferro_array
 
-Wrap = Callable[[AnyArray, Engine], Any]
+Wrap = Callable[[AnyArray, Engine, bool], Any]
+Kind = OneOf["array", "scalar", "number"]
 
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """Where a leaf of the result comes from: output ``value`` of the run, the caller's own input ``value``, the size
-    ``value``, or the Python object ``value`` itself."""
+    """Where a leaf of the result comes from: output ``value`` of the run, as an array, a NumPy scalar or a Python
+    number; the caller's own input ``value``, the size ``value``, or the Python object ``value`` itself."""
 
     source: OneOf["output", "input", "size", "static"]
     value: Any
+    kind: Kind = "array"
 
 
 def _results(program: SemanticProgram, traced: TraceResult) -> tuple[_Result, ...]:
@@ -43,7 +45,7 @@ def _results(program: SemanticProgram, traced: TraceResult) -> tuple[_Result, ..
     found = []
     value: Any  # an output's index, for arrays
     for source, value in traced.out_leaves:
-        if source != "array":
+        if source == "size" or source == "static":
             found.append(_Result(source, value))
             continue
         operand, alias = program.outputs[value], program.aliases[value]
@@ -53,7 +55,7 @@ def _results(program: SemanticProgram, traced: TraceResult) -> tuple[_Result, ..
             found.append(_Result("input", written[operand, alias]))
         else:
             # One variable returned twice is one array; equal values of two variables are two.
-            found.append(_Result("output", first.setdefault((operand, alias), value)))
+            found.append(_Result("output", first.setdefault((operand, alias), value), source))
     return tuple(found)
 
 
@@ -100,6 +102,7 @@ class Compiled:
         self._is_single = (
             self._treedef == tree.LEAF and not self._writes and [r.source for r in self._leaves] == ["output"]
         )
+        self._is_plain = self._is_single and self._leaves[0].kind == "array"
         self.prepared: Prepared = self.prepare()
 
     def prepare(self) -> Prepared:
@@ -161,7 +164,7 @@ class Compiled:
             raise found from None
         if self._is_single:
             out = result.outputs[0]
-            return self._wrap(out, self.engines[0]) if wrapped else out if out.ndim else out[()]
+            return out if self._is_plain and not wrapped else self._output(out, self._leaves[0].kind, wrapped)
         for index, position in self._writes:
             np.copyto(_memory(originals[index]), result.outputs[position])
         return self._rebuild(result, inputs, originals, wrapped)
@@ -203,14 +206,20 @@ class Compiled:
                     leaves.append(self._input(originals[value], wrapped))
                 case "output":
                     if value not in made:
-                        out = result.outputs[value]
-                        made[value] = self._wrap(out, self.engines[0]) if wrapped else out if out.ndim else out[()]
+                        made[value] = self._output(result.outputs[value], leaf.kind, wrapped)
                     leaves.append(made[value])
         return tree.unflatten(self._treedef, leaves)
 
+    def _output(self, out: AnyArray, kind: Kind, wrapped: bool) -> Any:
+        if kind == "number":
+            return out.item()
+        if wrapped:
+            return self._wrap(out, self.engines[0], kind == "scalar")
+        return out[()] if kind == "scalar" else out
+
     def _input(self, original: Any, wrapped: bool) -> Any:
         if wrapped and isinstance(original, np.ndarray):
-            return self._wrap(original, self.engines[0])
+            return self._wrap(original, self.engines[0], False)
         return original
 
     def lowered(self, inputs: Sequence[Any]) -> Lowered:

@@ -17,14 +17,17 @@ from tenferro.array import Array, wrap
 from tenferro.engines.engine import Engine
 from tenferro.jit import JitFunction
 from tenferro.runtime import default_runtime
+from tenferro.tracer.api.deliver import check_cast, stretches
 from tenferro.tracer.api.elementwise import SMALL_EXPONENTS
+from tenferro.tracer.api.promotion import check_number, out_mismatch
 from tenferro.tracer.api.record import API, ApiFunction
 from tenferro.tracer.api.registry import BY_NUMPY
+from tenferro.tracer.complaints import scalar_write
 from tenferro.tracer.errors import DtypeError, TraceError
 from tenferro.tracer.exact import static_key
 from tenferro.tracer.foreign import NUMPY_ERRORS, as_own
 from tenferro.tracer.lines import at, user_line
-from tenferro.tracer.signature import Binder
+from tenferro.tracer.signature import Binder, as_native
 from tenferro.tracer.trace import current_trace
 from tenferro.tracer.tree import leaves
 
@@ -59,7 +62,8 @@ class EagerFunction:
         arrays = {k: v for k, v in bound.items() if k in taken and v is not None and not self._taken_by_value(v)}
         static = {k: v for k, v in bound.items() if k not in arrays}
         result = self._variant(tuple(arrays), static)(*arrays.values())
-        return result if out is None else _deliver(self.record.name, result, out, where)
+        casting = static.get("casting", "same_kind")
+        return result if out is None else _deliver(self.record.name, result, out, where, casting)
 
     def _taken_by_value(self, x: Any) -> bool:
         """Whether a number decides what is computed: a small exponent, an int that no traced int can be."""
@@ -100,17 +104,33 @@ def _jitted(record: ApiFunction, names: tuple[str, ...], static: dict[str, Any])
     return JitFunction(function, Binder(function), None, eager=True)
 
 
-def _deliver(name: str, result: Any, out: Any, where: Any) -> Any:
-    """Write a result into ``out``, as NumPy does: same-kind conversions only."""
-    if not isinstance(out, np.ndarray | Array):
-        raise DtypeError(f"{name}: out of class {type(out).__name__}; an array is needed{at(user_line())}")
+def _deliver(name: str, result: Any, out: Any, where: Any, casting: Any = "same_kind") -> Any:
+    """Write a result into ``out``, as NumPy does: only what casts by the rule and fits."""
+    _check_target(name, out)
     data = _data(result)
-    if not np.can_cast(data.dtype, out.dtype, "same_kind"):
-        raise DtypeError(
-            f"{name}: out {out.dtype.name} for a result {data.dtype.name}; a wider dtype is needed{at(user_line())}"
-        )
+    if data is _data(out):
+        return out
+    check_cast(name, data.dtype, out.dtype, casting)
+    for x, stretched in ((data, stretches(name)), (_data(where), True)):
+        if not _fits(np.shape(x), out.shape, stretched):
+            raise out_mismatch(name, str(np.shape(x)), str(out.shape), stretched)
     np.copyto(_data(out), _data(_converted(result, out.dtype)), where=_data(where))
     return out
+
+
+def _fits(own: tuple[int, ...], shape: tuple[int, ...], stretches: bool) -> bool:
+    if own == shape or not stretches:
+        return own == shape
+    aligned = (1,) * (len(shape) - len(own)) + own
+    return len(aligned) == len(shape) and all(n in (1, m) for n, m in zip(aligned, shape, strict=True))
+
+
+def _check_target(name: str, out: Any) -> None:
+    """Raise unless ``out`` can be written: an array, and none that stands for a scalar."""
+    if not isinstance(out, np.ndarray | Array):
+        raise DtypeError(f"{name}: out of class {type(out).__name__}; an array is needed{at(user_line())}")
+    if isinstance(out, Array) and out._scalar:
+        raise scalar_write(name)
 
 
 def _data(x: Any) -> Any:
@@ -119,7 +139,7 @@ def _data(x: Any) -> Any:
 
 def _unwrapped(x: Any) -> Any:
     if type(x) is Array:
-        return x._data
+        return x._data[()] if x._scalar else x._data
     if type(x) is tuple or type(x) is list:
         return type(x)(_unwrapped(v) for v in x)
     return x
@@ -152,7 +172,7 @@ def call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return _copyto(*args, **kwargs)
     if name in _OF_MEMORY:
         return record.reference(*map(_unwrapped, args), **{k: _unwrapped(v) for k, v in kwargs.items()})
-    if record.view:
+    if record.view and name != "astype":  # whose bits are those of the kernels
         return _view(record, args, kwargs)
     if not record.arrays:
         return _made(_run(record, args, kwargs), default_runtime().engines()[0])
@@ -189,7 +209,9 @@ def _run(record: ApiFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 def _made(result: Any, engine: Engine) -> Any:
     if isinstance(result, tuple | list):
         return type(result)(_made(r, engine) for r in result)
-    return wrap(np.asarray(result), engine) if isinstance(result, np.ndarray | np.generic) else result
+    if isinstance(result, np.ndarray):
+        return wrap(as_native(result, "x", "array"), engine)
+    return wrap(np.asarray(result), engine, scalar=True) if isinstance(result, np.generic) else result
 
 
 # -- NumPy's protocols -----------------------------------------------------------------------------------------------
@@ -207,7 +229,7 @@ def ufunc_call(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: di
         return array_ufunc(ufunc, method, *inputs, **kwargs)
     name = ufunc.__name__
     if method == "__call__" and name in API:
-        return call(name, inputs, kwargs)
+        return call(name, inputs, _options(name, kwargs) if kwargs else kwargs)
     if method == "reduce" and name in _REDUCTIONS:
         return call(_REDUCTIONS[name], inputs, {"axis": 0} | kwargs)
     if method == "at":
@@ -216,6 +238,13 @@ def ufunc_call(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: di
         f"numpy.{name}{'' if method == '__call__' else '.' + method}: not available on tn.Array; "
         f"numpy.asarray(x) gives NumPy's own array{at(user_line())}"
     )
+
+
+def _options(name: str, kwargs: dict[str, Any]) -> dict[str, Any]:
+    from tenferro.tracer.dispatch import ufunc_options
+
+    out = {k: v for k, v in kwargs.items() if k == "out"}
+    return out | ufunc_options(name, API[name].function, {k: v for k, v in kwargs.items() if k != "out"})
 
 
 def _ufunc_at(ufunc: np.ufunc, target: Any, key: Any, values: Any = None) -> None:
@@ -228,12 +257,8 @@ def _ufunc_at(ufunc: np.ufunc, target: Any, key: Any, values: Any = None) -> Non
 
 
 def _converted(value: Any, dtype: np.dtype[Any]) -> Any:
-    """The value in this dtype, by tenferro's own conversion (float to int saturates)."""
-    if type(value) is int and dtype.kind in "iu" and not np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:
-        raise OverflowError(
-            f"setitem: Python integer {value} out of bounds for {dtype.name}; an integer in the dtype's range, or an "
-            f"array of a wider dtype, is needed{at(user_line())}"
-        )
+    """The value in this dtype, by tenferro's own conversion (float to int saturates); a Python number must fit."""
+    check_number("setitem", value, dtype)
     if isinstance(value, np.ndarray | np.generic | Array) and value.dtype != dtype:
         value = call("astype", (value, dtype), {})
     return _data(value)
@@ -247,11 +272,21 @@ def set_item(array: Array, key: Any, value: Any) -> None:
 
         captured(trace, array)[key] = value
         return
+    _check_target("setitem", array)
     new = _converted(value, array.dtype)
     try:
         array._data[_unwrapped(key)] = new
     except NUMPY_ERRORS as error:
         raise as_own("setitem", error) from None
+
+
+def update_in_place(array: Array, name: str, other: Any) -> Array:
+    """``array op= other``: NumPy's function with ``out=array``."""
+    result = call(name, (array, other), {})
+    if current_trace() is not None:
+        array[...] = result  # refused there: a captured array is not the traced function's own
+    _deliver(name, result, array, True)
+    return array
 
 
 def function_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -270,4 +305,8 @@ def function_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: d
 
 
 def _copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
-    np.copyto(_data(dst), _converted(src, dst.dtype), casting=casting, where=_data(where))
+    _check_target("copyto", dst)
+    if type(src) is not int:  # a Python int takes the target's dtype where it fits
+        src = src if isinstance(src, np.ndarray | np.generic | Array) else np.asarray(src)
+        check_cast("copyto", src.dtype, dst.dtype, casting)
+    np.copyto(_data(dst), _converted(src, dst.dtype), casting="unsafe", where=_data(where))

@@ -30,6 +30,9 @@ class Evaluator(Protocol):
     def set_item(self, array: Array, key: Any, value: Any) -> None:
         """``array[key] = value``."""
 
+    def update_in_place(self, array: Array, name: str, other: Any) -> Array:
+        """``array op= other``."""
+
 
 _loaders: list[Callable[[], Evaluator]] = []
 _loaded: list[Evaluator] = []

@@ -101,7 +101,7 @@ class JitFunction:
                 inputs.append(a)
             elif cls is Array:
                 data, wrapped = a._data, True
-                key += (a._engine, data.dtype, data.shape, data.flags.num)
+                key += (a._engine, a._scalar, data.dtype, data.shape, data.flags.num)
                 inputs.append(data)
             elif cls is int and _MIN <= a <= _MAX:
                 key.append(cls)
@@ -154,7 +154,8 @@ class JitFunction:
             data = a._data if isinstance(a, Array) else a
             if leaf.value is not data:
                 return
-            key += ([a._engine] if isinstance(a, Array) else []) + [data.dtype, data.shape, data.flags.num]
+            key += [a._engine, a._scalar] if isinstance(a, Array) else []
+            key += [data.dtype, data.shape, data.flags.num]
         if len(self._exact) >= MAX_EXACT or self._evictions != self._programs.evictions:
             # A program that was dropped must not live on here.
             self._exact, self._evictions = {}, self._programs.evictions

@@ -16,9 +16,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
-from tenferro.array import Array, wrap
+from tenferro.array import wrap
 from tenferro.compiled import Compiled
 from tenferro.engines.engine import Engine
 from tenferro.explain import CacheInfo, Explanation, TraceRecord, describe, guard_text, reason_for
@@ -234,9 +232,8 @@ def _engine_of(call: BoundCall, name: str) -> Engine:
 def _spec(leaf: ArgumentLeaf) -> LeafSpec:
     if leaf.sort == "int":
         return LeafSpec("int", leaf.name, hint=leaf.value)
-    is_scalar = not isinstance(leaf.original, np.ndarray | Array)
     return LeafSpec(
-        "scalar" if is_scalar else "array", leaf.name, leaf.value.dtype, leaf.value.shape,
+        "scalar" if leaf.scalar else "array", leaf.name, leaf.value.dtype, leaf.value.shape,
         weak=leaf.weak, donated=leaf.donated, tenferro=leaf.wrapped,
     )  # fmt: skip
 

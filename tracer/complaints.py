@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tenferro.tracer.errors import CheckError, LeakError, MutationError, TraceError
+from tenferro.tracer.errors import CheckError, DtypeError, LeakError, MutationError, TraceError
 from tenferro.tracer.lines import at, user_frame, user_line
 
 if TYPE_CHECKING:
@@ -127,6 +127,14 @@ def _user_instruction() -> str:
 def _binary_operator(argument: int) -> str:
     operators = getattr(dis, "_nb_ops", ())
     return str(operators[argument]) if argument < len(operators) else ""
+
+
+def scalar_write(name: str) -> DtypeError:
+    """A write into what NumPy gives as a scalar, which has no memory to write."""
+    return DtypeError(
+        f"{name}: a scalar, which cannot be written, as NumPy's cannot; an array is needed, numpy.array(x) makes "
+        f"one{at(user_line())}"
+    )
 
 
 def leaked(x: TracedArray) -> LeakError:

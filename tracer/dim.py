@@ -25,8 +25,10 @@ Scalar = Any  # a traced rank-0 array: what arithmetic that leaves the integers 
 def _scalar(name: str, *args: object) -> Scalar:
     """What leaves the integers runs through the NumPy-level functions, which stand above this file."""
     from tenferro.tracer.api.record import API
+    from tenferro.tracer.traced import is_number, number_of
 
-    return API[name].function(*args)
+    result = API[name].function(*args)
+    return number_of(result) if all(map(is_number, args)) else result
 
 
 class Dim:

@@ -5,15 +5,16 @@ Operations among known cells are NumPy's own, at once; everything else is traced
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import numpy as np
 
 from tenferro.tracer import build
 from tenferro.tracer.api import writes
-from tenferro.tracer.api.deliver import check_cast
+from tenferro.tracer.api.deliver import check_cast, stretches
 from tenferro.tracer.api.library import near, ufunc_call
-from tenferro.tracer.api.promotion import aligned, broadcast_shapes, is_result_of, shape_mismatch
+from tenferro.tracer.api.promotion import broadcast_into
 from tenferro.tracer.api.record import API, ApiFunction
 from tenferro.tracer.api.registry import BY_NUMPY
 from tenferro.tracer.contents import contents
@@ -225,20 +226,24 @@ def _trailing(trace: Trace, x: Any, rank: int) -> Any:
     return as_traced(trace, x, "outer")[(..., *(None,) * rank)]
 
 
+_LAYOUT = ("order", "subok")  # of results, which are fresh and in C order whatever these say
+_USUAL = {"where": True, "dtype": None, "casting": "same_kind"}
+
+
+def ufunc_options(name: str, function: Any, options: dict[str, Any]) -> dict[str, Any]:
+    """The options of a ufunc's call that ask for something; a TraceError where ``function`` has no such parameter."""
+    asked = {k: v for k, v in options.items() if k not in _LAYOUT and not (k in _USUAL and v is _USUAL[k])}
+    refused = asked.keys() - inspect.signature(function).parameters if asked else None
+    if refused:
+        raise TraceError(f"{name}: {', '.join(sorted(refused))}; not available{at(user_line())}")
+    return asked
+
+
 def _call_ufunc(ufunc: np.ufunc, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    out = kwargs.pop("out", None)
-    where = kwargs.pop("where", True)
-    dtype = kwargs.pop("dtype", None)
-    for option in ("casting", "order", "subok"):
-        kwargs.pop(option, None)
-    if kwargs:
-        raise TraceError(f"{ufunc.__name__}: {', '.join(kwargs)}; not available in a traced function{at(user_line())}")
     found = BY_NUMPY.get(ufunc)
-    if found is None:
-        return ufunc_call(ufunc, inputs, out, where, dtype)
-    if ufunc is np.divmod or ufunc is np.matmul or ufunc is getattr(np, "vecdot", None):
-        return found.function(*inputs) if out is None else found.function(*inputs, out)
-    return found.function(*inputs, out, where=where, dtype=dtype)
+    out = kwargs.pop("out", None)
+    options = ufunc_options(ufunc.__name__, ufunc_call if found is None else found.function, kwargs)
+    return ufunc_call(ufunc, inputs, out, **options) if found is None else found.function(*inputs, out, **options)
 
 
 def _reduce(ufunc: np.ufunc, x: Any, axis: Any = 0, dtype: Any = None, out: Any = None, **options: Any) -> Any:
@@ -248,6 +253,8 @@ def _reduce(ufunc: np.ufunc, x: Any, axis: Any = 0, dtype: Any = None, out: Any 
     keyed: dict[str, Any] = {"axis": axis, "out": out, **options}
     if name in ("sum", "prod"):
         keyed["dtype"] = dtype
+    elif dtype is not None:
+        raise TraceError(f"{ufunc.__name__}.reduce: dtype; not available, x.astype(dtype) converts{at(user_line())}")
     return API[name].function(x, **keyed)
 
 
@@ -308,9 +315,5 @@ def update_in_place(x: TracedArray, name: str, other: Any) -> TracedArray:
         return x
     value = API[name].function(x, other).read()
     check_cast(name, value.type.dtype, x.dtype)
-    shape = x.type.shape
-    joined = broadcast_shapes(trace, name, [shape, value.type.shape])
-    if not is_result_of(trace, joined, shape):
-        raise shape_mismatch(trace, name, [shape, value.type.shape])
-    x.store(aligned(trace, build.convert(trace, value, x.dtype), shape))
+    x.store(broadcast_into(trace, name, build.convert(trace, value, x.dtype), x.type.shape, stretches(name)))
     return x

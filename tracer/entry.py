@@ -24,7 +24,9 @@ from tenferro.tracer.wrap import wrapped
 
 API_FAMILIES = registry.FAMILIES  # importing it fills the dict in which traced values look their operators up
 
-OutLeaf: TypeAlias = tuple[OneOf["array"], int] | tuple[OneOf["size"], Extent] | tuple[OneOf["static"], Any]
+OutLeaf: TypeAlias = (
+    tuple[OneOf["array", "scalar", "number"], int] | tuple[OneOf["size"], Extent] | tuple[OneOf["static"], Any]
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +52,9 @@ class TraceResult:
 
     Program inputs are the leaves in order, then captured arrays and constants as they were met; ``captured`` and
     ``constants`` pair their input indices with the arrays. ``out_leaves`` says for each leaf of the result where it
-    comes from. ``writes`` pairs each donated input that the function wrote into with the output that holds what it must
-    hold afterwards; those outputs stand behind the result's own."""
+    comes from: an output of the program, which NumPy would give as an array, a NumPy scalar or a Python number, a size,
+    or the Python object itself. ``writes`` pairs each donated input that the function wrote into with the output that
+    holds what it must hold afterwards; those outputs stand behind the result's own."""
 
     program: SemanticProgram
     captured: tuple[tuple[int, Any], ...]
@@ -150,7 +153,7 @@ class _Outputs:
         kind = type(x)
         if kind is TracedArray:
             x.live_trace()
-            return ("array", self._add(x))
+            return ("number" if x.type.weak else "scalar" if x._scalar else "array", self._add(x))
         if kind is Dim:
             x.live_trace()
             expr = self._trace.canonical(x.expr)

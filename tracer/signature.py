@@ -60,6 +60,11 @@ class ArgumentLeaf:
     wrapped: bool = False
     donated: bool = False
 
+    @property
+    def scalar(self) -> bool:
+        """Whether it is a number, a NumPy scalar or a tn.Array that stands for one: immutable, and a key of its own."""
+        return not isinstance(self.original, np.ndarray) and getattr(self.original, "_scalar", True)
+
 
 def _is_static(value: Any) -> bool:
     if isinstance(value, bool | str | bytes | Enum | np.dtype | slice | range | type) or value is Ellipsis:
@@ -89,7 +94,8 @@ def classify(value: Any, name: str, function: str, donated: bool = False) -> Arg
     cls = type(value)
     if cls in _wrappers:
         inner = as_native(_wrappers[cls](value), name, function)
-        return ArgumentLeaf("array", inner, (inner.dtype, inner.ndim), name, value, wrapped=True, donated=donated)
+        key = (inner.dtype, "scalar" if value._scalar else inner.ndim)
+        return ArgumentLeaf("array", inner, key, name, value, wrapped=True, donated=donated)
     if cls is np.ndarray or cls is np.memmap:
         array = as_native(value, name, function)
         return ArgumentLeaf("array", array, (array.dtype, array.ndim), name, value, donated=donated)
@@ -102,7 +108,7 @@ def classify(value: Any, name: str, function: str, donated: bool = False) -> Arg
         )
     if isinstance(value, np.generic):
         array = as_native(np.asarray(value), name, function)
-        return ArgumentLeaf("array", array, (array.dtype, 0), name, value, donated=donated)
+        return ArgumentLeaf("array", array, (array.dtype, "scalar"), name, value, donated=donated)
     if _is_static(value):
         return ArgumentLeaf("static", value, _checked_static(value, name, function), name, value)
     if isinstance(value, int):

@@ -14,7 +14,7 @@ import numpy as np
 from tenferro.tracer import build, complaints
 from tenferro.tracer.api.methods import ArrayMethods
 from tenferro.tracer.api.record import API
-from tenferro.tracer.cells import AnyArray, Cell, Part, Step, Stretched, is_contiguous
+from tenferro.tracer.cells import AnyArray, Cell, Part, Reshaped, Step, Stretched, Transposed, is_contiguous
 from tenferro.tracer.contents import contents
 from tenferro.tracer.dim import Dim, make_dim, shape_of
 from tenferro.tracer.dims import Extent, product
@@ -28,7 +28,7 @@ INT64 = np.dtype(np.int64)
 BOOL = np.dtype(np.bool_)
 # Methods without a traced counterpart that only read; they serve captured arrays.
 _CONCRETE_METHODS = frozenset({"argpartition", "choose", "compress", "dumps", "flat", "searchsorted", "tofile"})
-_WEAK_KINDS: dict[str, type] = {"i": int, "u": int, "f": float, "c": complex}
+_WEAK_KINDS: dict[str, Any] = {"b": BOOL, "i": int, "u": int, "f": float, "c": complex}
 
 
 class TracedArray(ArrayMethods):
@@ -97,11 +97,13 @@ class TracedArray(ArrayMethods):
         return self._step.of(base)
 
     def view(self, step: Step, shape: tuple[Extent, ...], dtype: np.dtype[Any] | None = None) -> TracedArray:
-        """Another array over the same memory; of a scalar, which has none that could be written, over its own."""
-        type_ = ArrayType(self.type.dtype if dtype is None else dtype, shape, self.type.weak)
+        """Another array over the same memory; of a scalar, which has none that could be written, over its own. Under
+        another shape of rank 0 a NumPy scalar is itself; a Python number becomes an array."""
+        type_ = ArrayType(self.type.dtype if dtype is None else dtype, shape)
         if self._scalar:
-            base = fresh(self._cell.trace, self.read())
-            base._scalar = False
+            if not (shape or self.type.weak) and isinstance(step, Reshaped | Transposed):
+                return self
+            base = fresh(self._cell.trace, self.read(), scalar=False)
             return TracedArray(base._cell, type_, base, step)
         return TracedArray(self._cell, type_, self, step)
 
@@ -125,6 +127,8 @@ class TracedArray(ArrayMethods):
         """Raise unless the function may write here."""
         self.live_trace()
         cell = self._cell
+        if self._scalar:
+            raise complaints.scalar_write("write")
         if cell.origin is not None and not cell.donated:
             raise MutationError(
                 f"write: {cell.origin} is not the function's own; write into {cell.origin}.copy(), or donate the "
@@ -173,11 +177,13 @@ class TracedArray(ArrayMethods):
 
             return call(name, args, kwargs)
         try:
-            return API[name].function(*args, **kwargs)
+            result = API[name].function(*args, **kwargs)
         except TraceError as error:
             from tenferro.tracer.dispatch import concretely
 
             return concretely(API[name], args, kwargs, error)
+        is_own = self.type.weak and all(x is None or is_number(x) for x in args)
+        return number_of(result) if is_own else result
 
     # -- writes ------------------------------------------------------------------------------------------------------
 
@@ -376,6 +382,26 @@ def fresh(trace: Trace, value: Operand, *, scalar: bool | None = None) -> Traced
     return TracedArray(Cell(trace, value), value.type, None, None, not value.type.shape if scalar is None else scalar)
 
 
+def is_number(x: Any) -> bool:
+    """Whether ``x`` is a Python number or stands for one."""
+    return type(x) in (int, float, complex, bool, Dim) or (type(x) is TracedArray and x.type.weak)
+
+
+def number_of(x: Any) -> Any:
+    """The result of an operator on Python numbers: a Python number, which gives way in promotion. NumPy's functions
+    make NumPy scalars of the same numbers, which do not."""
+    if type(x) is tuple:
+        return tuple(map(number_of, x))
+    return number(x._cell.trace, x.read()) if type(x) is TracedArray and not x.type.weak else x
+
+
+def number(trace: Trace, value: Operand) -> TracedArray:
+    """A fresh variable that stands for a Python number."""
+    made = fresh(trace, value)
+    made.type = ArrayType(value.type.dtype, (), True)
+    return made
+
+
 def from_known(trace: Trace, array: AnyArray, fill: Any = None) -> TracedArray:
     """A known cell: NumPy goes on computing with it until a traced value is written into it."""
     cell = Cell(trace, None, array)
@@ -443,10 +469,7 @@ def as_traced(trace: Trace, x: Any, name: str) -> Any:
         return stack_nested(trace, x, name)
     if type(x) in (bool, int, float, complex, Dim):
         value, kind = operand(trace, x, name)
-        result = fresh(trace, value)
-        if kind is not BOOL:
-            result.type = ArrayType(value.type.dtype, (), True)
-        return result
+        return number(trace, value)
     raise DtypeError(
         f"{name}: an argument of class {type(x).__module__}.{type(x).__qualname__}; an array or a number is "
         f"needed{at(user_line())}"

@@ -57,7 +57,7 @@ def test_writes(x):
     i = tn.asarray(np.arange(3))
     i[0] = tn.asarray(2.9)
     assert i.tolist() == [2, 1, 2]
-    with pytest.raises(DtypeError, match="in place"):
+    with pytest.raises(DtypeError, match="add: result of dtype float64 for an array of dtype int64"):
         i += 0.5
 
 

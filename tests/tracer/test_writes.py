@@ -320,7 +320,11 @@ ERRORS: list[tuple[Callable[..., Any], type[Exception], str]] = [
     (lambda x: np.broadcast_to(x + 1, (2, 3, 4, 5)).__setitem__(0, 1), MutationError, r"write: .*read-only view"),
     (lambda x: (x > 0).__iadd__(1.5), DtypeError, r"add: result of dtype float64 for an array of dtype bool"),
     (lambda x: x.copy().__iadd__(1j), DtypeError, r"add: result of dtype complex128 for an array of dtype float64"),
-    (lambda x: x.copy().__iadd__(np.ones((2, 3, 4, 5))), ShapeError, r"add: shapes \(3, 4, 5\) and \(2, 3, 4, 5\)"),
+    (
+        lambda x: x.copy().__iadd__(np.ones((2, 3, 4, 5))),
+        ShapeError,
+        r"add: a result of shape \(2, 3, 4, 5\) into an array of shape \(3, 4, 5\)",
+    ),
     (lambda x: x.copy().__setitem__(0, np.ones(3)), ShapeError, r"setitem: shapes \(4, 5\) and \(3,\)"),
     (
         lambda x: x.copy().__setitem__((0, 0, 9), 1),

@@ -100,7 +100,7 @@ class Run:
         leaves: list[Any] = []
         for kind, x in self.result.out_leaves:
             match kind:
-                case "array":
+                case "array" | "scalar" | "number":
                     leaves.append(self.output(x))
                 case "size":
                     leaves.append(_sizes(x, self.env))

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from tenferro.tracer import build
-from tenferro.tracer.api.deliver import new
-from tenferro.tracer.api.promotion import broadcast_operands, converted, is_weak, result_type, strong
+from tenferro.tracer.api.deliver import new, new_array
+from tenferro.tracer.api.promotion import broadcast_into, broadcast_operands, converted, result_type, stored, strong
 from tenferro.tracer.api.record import ApiFunction
 from tenferro.tracer.dim import Dim, as_extent, integer
 from tenferro.tracer.dims import Extent, floordiv, sub
@@ -22,7 +22,7 @@ from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.ops import layout, pointwise as p
 from tenferro.tracer.program import DimScalar, Literal, Operand
 from tenferro.tracer.trace import Trace, check_dtype, is_tenferro_array, running_trace
-from tenferro.tracer.traced import TracedArray, as_traced, captured, from_known, operand
+from tenferro.tracer.traced import TracedArray, as_traced, captured, from_known, is_number, operand
 
 INT64 = np.dtype(np.int64)
 FLOAT64 = np.dtype(np.float64)
@@ -79,10 +79,10 @@ def _filled(name: str, shape: Any, fill_value: Any, dtype: Any, order: Any = "C"
     extents = extents_of(shape, name)
     value, key = operand(trace, fill_value, name)
     target = strong(key) if dtype is None else dtype_of(dtype, name)
-    value = converted(trace, value, target, name) if is_weak(key) else build.convert(trace, value, target)
+    value = converted(trace, value, target, name) if key is int else build.convert(trace, value, target)
     if isinstance(value, Literal) and _is_known(extents):
         return from_known(trace, np.full(extents, value.value, target), value.value)
-    return new(trace, build.broadcast(trace, value, extents))
+    return new_array(trace, build.broadcast(trace, broadcast_into(trace, name, value, extents), extents))
 
 
 def zeros(shape: Any, dtype: Any = float, order: str = "C", *, device: Any = None, like: Any = None) -> Any:
@@ -308,11 +308,9 @@ def _as_array(name: str, a: Any, dtype: Any, copy: bool) -> TracedArray:
     assert type(made) is TracedArray
     target = made.dtype if dtype is None else dtype_of(dtype, name)
     if target != made.dtype:
-        _check_numbers(trace, a, target, name)
-        value = made.read()  # a Python number must fit; what has a dtype wraps
-        return new_array(
-            trace, converted(trace, value, target, name) if made.type.weak else build.convert(trace, value, target)
-        )
+        check_numbers(trace, a, target, name)
+        value, key = operand(trace, made, name)
+        return new_array(trace, stored(trace, value, key, target, name))
     is_own = not isinstance(a, np.ndarray) and not is_tenferro_array(a)
     if is_own and type(a) is not TracedArray:
         return new_array(trace, made.read()) if made.type.weak or made._scalar else made
@@ -321,20 +319,13 @@ def _as_array(name: str, a: Any, dtype: Any, copy: bool) -> TracedArray:
     return new_array(trace, build.copied(trace, made.read())) if copy or made.type.weak else made
 
 
-def _check_numbers(trace: Trace, x: Any, dtype: np.dtype[Any], name: str) -> None:
-    """OverflowError for a Python int in a nested list that the dtype cannot hold, as in NumPy."""
+def check_numbers(trace: Trace, x: Any, dtype: np.dtype[Any], name: str) -> None:
+    """Raise where the dtype cannot hold a Python number in a nested list, as in NumPy."""
     if isinstance(x, list | tuple):
         for item in x:
-            _check_numbers(trace, item, dtype, name)
-    elif type(x) in (int, Dim):
-        converted(trace, operand(trace, x, name)[0], dtype, name)
-
-
-def new_array(trace: Trace, value: Operand) -> TracedArray:
-    """A variable that stays an array at rank 0: conversions make arrays, not NumPy scalars."""
-    made = new(trace, value)
-    made._scalar = False
-    return made
+            check_numbers(trace, item, dtype, name)
+    elif is_number(x):
+        stored(trace, *operand(trace, x, name), dtype, name)
 
 
 def stack_nested(trace: Trace, x: Sequence[Any], name: str) -> TracedArray:

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from tenferro.tracer import build
-from tenferro.tracer.api.promotion import aligned, as_bool, broadcast_shapes, shape_mismatch
+from tenferro.tracer import build, complaints
+from tenferro.tracer.api.promotion import as_bool, broadcast_into
+from tenferro.tracer.api.record import API
 from tenferro.tracer.errors import DtypeError, MutationError, TraceError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.ops import pointwise
@@ -16,14 +17,17 @@ from tenferro.tracer.trace import Trace
 from tenferro.tracer.traced import TracedArray, fresh, operand
 
 
-def new(trace: Trace, value: Operand, weak: bool = False) -> TracedArray:
-    """A fresh variable; ``weak`` where it stands for a Python scalar."""
-    result = fresh(trace, value)
-    if weak and not result.type.weak:
-        result.type = ArrayType(value.type.dtype, value.type.shape, True)
-    elif result.type.weak and not weak:
+def new(trace: Trace, value: Operand, *, scalar: bool | None = None) -> TracedArray:
+    """A fresh variable of NumPy's own: at rank 0 a NumPy scalar, unless ``scalar`` is False."""
+    result = fresh(trace, value, scalar=scalar)
+    if result.type.weak:
         result.type = ArrayType(value.type.dtype, value.type.shape)
     return result
+
+
+def new_array(trace: Trace, value: Operand) -> TracedArray:
+    """A fresh variable that is an array at rank 0 too, as what NumPy's conversions make."""
+    return new(trace, value, scalar=False)
 
 
 def target_of(out: Any, name: str) -> TracedArray:
@@ -32,6 +36,8 @@ def target_of(out: Any, name: str) -> TracedArray:
         if len(out) != 1:
             raise TraceError(f"{name}: out has {len(out)} arrays; one is needed{at(user_line())}")
         out = out[0]
+    if isinstance(out, np.generic | int | float | complex) or getattr(out, "_scalar", False):
+        raise complaints.scalar_write(name)
     if type(out) is not TracedArray:
         raise MutationError(
             f"{name}: out is an array made outside the trace; write into a traced array, such as numpy.zeros(shape) "
@@ -41,7 +47,12 @@ def target_of(out: Any, name: str) -> TracedArray:
 
 
 def check_cast(name: str, source: np.dtype[Any], target: np.dtype[Any], casting: Any = "same_kind") -> None:
-    """NumPy's rule for what an in-place operation may convert."""
+    """NumPy's rule for what may be converted; ValueError for a rule that NumPy has not."""
+    if casting == "same_value":
+        raise TraceError(
+            f"{name}: casting 'same_value', which asks the elements; 'no', 'equiv', 'safe', 'same_kind' or 'unsafe' is "
+            f"needed{at(user_line())}"
+        )
     if not np.can_cast(source, target, casting):
         raise DtypeError(
             f"{name}: result of dtype {source.name} for an array of dtype {target.name}; a cast of kind '{casting}' is "
@@ -49,7 +60,19 @@ def check_cast(name: str, source: np.dtype[Any], target: np.dtype[Any], casting:
         )
 
 
-def deliver(trace: Trace, name: str, value: Operand, out: Any = None, where: Any = True, weak: bool = False) -> Any:
+# Beside the ufuncs, whose results NumPy stretches to ``out``.
+_STRETCHED = frozenset({"clip", "quantile", "percentile", "outer", "vecdot", "copyto"})
+
+
+def stretches(name: str) -> bool:
+    """Whether NumPy broadcasts the function's result to ``out``; for the others the shapes must be equal."""
+    ufunc = API[name].reference if name in API else None
+    return name in _STRETCHED or (isinstance(ufunc, np.ufunc) and ufunc.signature is None)
+
+
+def deliver(
+    trace: Trace, name: str, value: Operand, out: Any = None, where: Any = True, casting: Any = "same_kind"
+) -> Any:
     """``value`` as the result of the call, through ``where=`` and ``out=``."""
     if type(out) is tuple and len(out) == 1:
         (out,) = out
@@ -58,20 +81,13 @@ def deliver(trace: Trace, name: str, value: Operand, out: Any = None, where: Any
             raise TraceError(
                 f"{name}: where without out leaves elements undefined; give out, or use numpy.where{at(user_line())}"
             )
-        return new(trace, value, weak)
+        return new(trace, value)
     target = target_of(out, name)
-    check_cast(name, value.type.dtype, target.dtype)
-    value = build.convert(trace, value, target.dtype)
-    shape = target.type.shape
-    joined = broadcast_shapes(trace, name, [shape, value.type.shape])
-    # A size that must be 1 here may be a symbol: that it is 1 becomes a guard.
-    pairs = list(zip(joined, shape, strict=False))
-    fits = len(joined) == len(shape) and all(a == b or trace.guard("==", a, b) for a, b in pairs)
-    if not fits:
-        raise shape_mismatch(trace, name, [shape, value.type.shape])
-    value = aligned(trace, value, shape)
-    if where is not True:
-        condition = as_bool(trace, operand(trace, where, name)[0])
-        value = trace.emit1(pointwise.where, aligned(trace, condition, shape), value, target.read())
+    check_cast(name, value.type.dtype, target.dtype, casting)
+    condition = None if where is True else as_bool(trace, operand(trace, where, name)[0])
+    value = broadcast_into(trace, name, build.convert(trace, value, target.dtype), target.type.shape, stretches(name))
+    if condition is not None:
+        condition = broadcast_into(trace, name, condition, target.type.shape)
+        value = trace.emit1(pointwise.where, condition, value, target.read())
     target.store(value)
     return target

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from tenferro.tracer import build
-from tenferro.tracer.api.deliver import deliver, new
+from tenferro.tracer.api.deliver import check_cast, deliver, new, new_array
 from tenferro.tracer.api.promotion import (
-    all_weak,
     as_bool,
     beyond,
     broadcast_operands,
@@ -36,11 +35,19 @@ from tenferro.tracer.traced import TracedArray, operand
 Lower = Callable[..., Operand]
 
 
-def apply(ufunc: np.ufunc, lower: Lower, args: tuple[Any, ...], out: Any, where: Any, dtype: Any) -> Any:
+def apply(
+    ufunc: np.ufunc,
+    lower: Lower,
+    args: tuple[Any, ...],
+    out: Any = None,
+    where: Any = True,
+    dtype: Any = None,
+    casting: Any = "same_kind",
+) -> Any:
     """Promote, convert, broadcast, and write the function with ``lower(trace, *operands)``."""
     name = ufunc.__name__
     trace = running_trace(name)
-    return _apply(trace, ufunc, lower, [operand(trace, x, name) for x in args], out, where, dtype)
+    return _apply(trace, ufunc, lower, [operand(trace, x, name) for x in args], out, where, dtype, casting)
 
 
 def _apply(
@@ -51,20 +58,15 @@ def _apply(
     out: Any,
     where: Any,
     dtype: Any,
+    casting: Any,
 ) -> Any:
     name = ufunc.__name__
-    keys = tuple(k for _, k in pairs)
-    if dtype is not None:
-        keys = (np.dtype(dtype),) * len(keys)
-    resolved = resolve(ufunc, keys)
+    resolved = resolve(ufunc, tuple(k for _, k in pairs), dtype, casting)
     operands = [converted(trace, x, d, name) for (x, _), d in zip(pairs, resolved, strict=False)]
     if len(operands) > 1:
         operands = broadcast_operands(trace, name, operands)
     value = lower(trace, *operands)
-    weak = all_weak(keys) and resolved[-1].kind != "b"
-    if out is None and where is True:
-        return new(trace, value, weak)
-    return deliver(trace, name, value, out, where, weak)
+    return new(trace, value) if out is None and where is True else deliver(trace, name, value, out, where, casting)
 
 
 def row(op: Op) -> Lower:
@@ -73,16 +75,20 @@ def row(op: Op) -> Lower:
 
 
 def _unary(ufunc: np.ufunc, lower: Lower) -> Callable[..., Any]:
-    def function(x: Any, /, out: Any = None, *, where: Any = True, dtype: Any = None) -> Any:
-        return apply(ufunc, lower, (x,), out, where, dtype)
+    def function(
+        x: Any, /, out: Any = None, *, where: Any = True, dtype: Any = None, casting: Any = "same_kind"
+    ) -> Any:
+        return apply(ufunc, lower, (x,), out, where, dtype, casting)
 
     function.__name__ = ufunc.__name__
     return function
 
 
 def _binary(ufunc: np.ufunc, lower: Lower) -> Callable[..., Any]:
-    def function(x1: Any, x2: Any, /, out: Any = None, *, where: Any = True, dtype: Any = None) -> Any:
-        return apply(ufunc, lower, (x1, x2), out, where, dtype)
+    def function(
+        x1: Any, x2: Any, /, out: Any = None, *, where: Any = True, dtype: Any = None, casting: Any = "same_kind"
+    ) -> Any:
+        return apply(ufunc, lower, (x1, x2), out, where, dtype, casting)
 
     function.__name__ = ufunc.__name__
     return function
@@ -120,15 +126,17 @@ def _comparison(ufunc: np.ufunc, op: Op, swap: bool) -> Callable[..., Any]:
     def lower(trace: Trace, a: Operand, b: Operand) -> Operand:
         return _compare(trace, op, b, a) if swap else _compare(trace, op, a, b)
 
-    def function(x1: Any, x2: Any, /, out: Any = None, *, where: Any = True, dtype: Any = None) -> Any:
+    def function(
+        x1: Any, x2: Any, /, out: Any = None, *, where: Any = True, dtype: Any = None, casting: Any = "same_kind"
+    ) -> Any:
         trace = running_trace(name)
         pairs = [operand(trace, x, name) for x in (x1, x2)]
         constant = _constant_answer(trace, pairs)
         if constant is None:
-            return _apply(trace, ufunc, lower, pairs, out, where, None)
+            return _apply(trace, ufunc, lower, pairs, out, where, dtype, casting)
         array, sign = constant
         value = build.broadcast(trace, Literal(bool(ufunc(0, sign)), np.dtype(np.bool_)), array.type.shape)
-        return deliver(trace, name, value, out, where)
+        return deliver(trace, name, value, out, where, casting)
 
     function.__name__ = name
     return function
@@ -245,21 +253,23 @@ def _exponent(x: Any) -> Any:
     return None
 
 
-def power(x1: Any, x2: Any, /, out: Any = None, *, where: Any = True, dtype: Any = None) -> Any:
+def power(
+    x1: Any, x2: Any, /, out: Any = None, *, where: Any = True, dtype: Any = None, casting: Any = "same_kind"
+) -> Any:
     """``x1 ** x2``: products, a reciprocal and a square root for the exponents -1, 0, 1, 2, 3 and 0.5, NumPy's own
     function for all others. ValueError where an integer meets a negative integer exponent."""
     exponent = _exponent(x2)
     if exponent in SMALL_EXPONENTS:
-        return apply(np.power, partial(_power, exponent=exponent), (x1, x2), out, where, dtype)
+        return apply(np.power, partial(_power, exponent=exponent), (x1, x2), out, where, dtype, casting)
     from tenferro.tracer.api.library import ufunc_call
 
     trace = running_trace("power")
     (base, base_key), (value, key) = (operand(trace, x, "power") for x in (x1, x2))
-    dtype_of_base, dtype_of_exponent, _ = resolve(np.power, (base_key, key))
+    dtype_of_base, dtype_of_exponent, _ = resolve(np.power, (base_key, key), dtype, casting)
     fits = not (key is int and beyond(trace, value, dtype_of_exponent))  # else an OverflowError, as in NumPy
     if fits and dtype_of_base.kind in "iu" and _is_negative(trace, value):
         raise _negative_exponent(trace.hint(value.expr) if isinstance(value, DimScalar) else exponent)
-    return ufunc_call(np.power, (x1, x2), out, where, dtype)
+    return ufunc_call(np.power, (x1, x2), out, where, dtype, casting)
 
 
 def _is_negative(trace: Trace, x: Operand) -> bool:
@@ -296,11 +306,12 @@ def _power(trace: Trace, x: Operand, y: Operand, *, exponent: float) -> Operand:
 # -- functions that are no plain ufuncs ------------------------------------------------------------------------------
 
 
-def divmod_(x1: Any, x2: Any, /, out: Any = None) -> Any:
+def divmod_(x1: Any, x2: Any, /, out: Any = None, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
     """``(x1 // x2, x1 % x2)``."""
     if out is not None:
         raise TraceError(f"divmod: out; floor_divide and remainder, each with its own, are available{at(user_line())}")
-    return FLOOR_DIVIDE(x1, x2), REMAINDER(x1, x2)
+    rules = {"dtype": dtype, "casting": casting}
+    return FLOOR_DIVIDE(x1, x2, **rules), REMAINDER(x1, x2, **rules)
 
 
 def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
@@ -315,7 +326,7 @@ def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
     dtype = result_type((a_key, b_key))
     a, b = converted(trace, a, dtype, "where"), converted(trace, b, dtype, "where")
     operands = broadcast_operands(trace, "where", [as_bool(trace, chosen), a, b])
-    return new(trace, trace.emit1(p.where, *operands), all_weak((a_key, b_key)))
+    return new_array(trace, trace.emit1(p.where, *operands))
 
 
 def clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None, max: Any = None) -> Any:
@@ -342,7 +353,7 @@ def _clip_bound(trace: Trace, key: Any, bound: Any, side: int) -> Any:
     return None if kind is int and beyond(trace, value, key) == side else bound
 
 
-def astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Any:
+def astype(x: Any, dtype: Any, /, *, copy: bool = True, casting: Any = "unsafe") -> Any:
     """Convert; float to int saturates, NaN gives 0. Fresh unless ``copy`` is False and nothing changes."""
     from tenferro.tracer.api.creation import dtype_of
     from tenferro.tracer.traced import as_traced
@@ -350,11 +361,18 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Any:
     trace = running_trace("astype")
     array = as_traced(trace, x, "astype")
     target = dtype_of(dtype, "astype")
+    check_cast("astype", array.dtype, target, casting)
     if target == array.dtype:
-        return new(trace, build.copied(trace, array.read())) if copy or array.type.weak else array
+        if not copy and not array.type.weak:
+            return array
+        return new(trace, build.copied(trace, array.read()), scalar=array._scalar)
     if array.dtype.kind == "c" and target.kind not in "cb":
         raise DtypeError(f"astype: {array.dtype.name} to {target.name}; x.real or abs(x) is needed{at(user_line())}")
-    return new(trace, build.convert(trace, array.read(), target))
+    return new(trace, build.convert(trace, array.read(), target), scalar=array._scalar)
+
+
+def _astype_of_numpy(x: Any, dtype: Any, *, copy: bool = True, casting: Any = "unsafe") -> Any:
+    return x.astype(dtype, copy=copy, casting=casting)
 
 
 def _predicate(name: str, answer: Callable[[Any], bool]) -> ApiFunction:
@@ -379,7 +397,7 @@ def iscomplex(x: Any) -> Any:
 
 def isreal(x: Any) -> Any:
     """Where the imaginary part is 0."""
-    return apply(np.logical_not, _logical_not, (iscomplex(x),), None, True, None)
+    return apply(np.logical_not, _logical_not, (iscomplex(x),))
 
 
 def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
@@ -454,19 +472,19 @@ def _record(ufunc: np.ufunc, function: Callable[..., Any]) -> ApiFunction:
     return ApiFunction(ufunc.__name__, function, arrays, False, ufunc)
 
 
-FUNCTIONS: tuple[ApiFunction, ...] = (
 def of_rows(ufunc: np.ufunc, lower: Lower) -> ApiFunction:
     """The record of a ufunc that ``lower`` writes in rows."""
     return _record(ufunc, (_unary if ufunc.nin == 1 else _binary)(ufunc, lower))
 
 
+FUNCTIONS: tuple[ApiFunction, ...] = (
     *(of_rows(u, lower) for u, lower in _ROWS),
     *(_record(u, _comparison(u, op, swap)) for u, op, swap in _COMPARISONS),
     _record(np.power, power),
     ApiFunction("divmod", divmod_, ("x1", "x2"), False, np.divmod),
     ApiFunction("where", where, ("condition", "x", "y"), False, np.where),
     ApiFunction("clip", clip, ("a", "a_min", "a_max", "out", "min", "max"), False, np.clip),
-    ApiFunction("astype", astype, ("x",), True, lambda x, dtype, copy=True: x.astype(dtype, copy=copy)),
+    ApiFunction("astype", astype, ("x",), True, _astype_of_numpy),
     ApiFunction("iscomplex", iscomplex, ("x",), False, np.iscomplex),
     ApiFunction("isreal", isreal, ("x",), False, np.isreal),
     ApiFunction("nan_to_num", nan_to_num, ("x",), False, np.nan_to_num),

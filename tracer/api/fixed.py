@@ -76,7 +76,8 @@ def _call(name: str, arrays: list[Any], static: dict[str, Hashable]) -> Any:
     ones = [np.ones(_pinned(trace, name, x), x.type.dtype) for x in operands]
     try:
         with np.errstate(all="ignore"):
-            found = np.asarray(getattr(np, name)(*ones, **static))
+            told = getattr(np, name)(*ones, **static)
+            found = np.asarray(told)
     except ValueError as error:
         raise ShapeError(f"{name}: {error}{at(user_line())}") from None
     if not is_supported(found.dtype):
@@ -85,7 +86,7 @@ def _call(name: str, arrays: list[Any], static: dict[str, Hashable]) -> Any:
     value = trace.emit1(
         library.numpy_call, *operands, function=name, static=parameters, shape=found.shape, dtype=found.dtype
     )
-    return new(trace, value)
+    return new(trace, value, scalar=isinstance(told, np.generic))
 
 
 def _pinned(trace: Trace, name: str, x: Operand) -> tuple[int, ...]:

@@ -32,6 +32,8 @@ def getitem(x: Any, key: Any, /) -> Any:
     """``x[key]``: a view for basic keys, an element as a scalar, a new array for index arrays, masks and bools."""
     trace = running_trace("getitem")
     array = as_traced(trace, x, "getitem")
+    if type(key) is tuple and not key and not array.type.shape:
+        return new(trace, array.read())
     index = parse(trace, array.type, key, "getitem")
     if index.element is not None:
         return _element(trace, array, index)

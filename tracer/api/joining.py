@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from tenferro.tracer import build
-from tenferro.tracer.api.creation import extents_of, join_along_new_axis, new_array
-from tenferro.tracer.api.deliver import deliver
+from tenferro.tracer.api.creation import dtype_of, extents_of, join_along_new_axis
+from tenferro.tracer.api.deliver import check_cast, deliver, new_array
 from tenferro.tracer.api.layout import as_tuple, atleast_1d, atleast_2d, axis_of, ravel
 from tenferro.tracer.api.promotion import aligned, converted, result_type, shape_mismatch, strong
 from tenferro.tracer.api.record import ApiFunction
@@ -37,7 +37,7 @@ def concatenate(
             f"concatenate: arrays of ranks {[i.ndim for i in items]}; one rank of at least 1 is needed{at(user_line())}"
         )
     k = axis_of(axis, rank, "concatenate")
-    values = _promoted(trace, items, "concatenate", dtype)
+    values = _promoted(trace, items, "concatenate", dtype, casting)
     shape = items[0].type.shape
     for i in items[1:]:
         for j, (n, m) in enumerate(zip(shape, i.type.shape, strict=True)):
@@ -48,7 +48,7 @@ def concatenate(
                 )
     values = [aligned(trace, v, (*shape[:k], v.type.shape[k], *shape[k + 1 :])) for v in values]
     joined = trace.emit1(layout.concatenate, *values, axis=k) if len(values) > 1 else build.copied(trace, values[0])
-    return deliver(trace, "concatenate", joined, out)
+    return deliver(trace, "concatenate", joined, out, casting=casting)
 
 
 def _sequence(trace: Trace, arrays: Any, name: str) -> list[TracedArray]:
@@ -58,9 +58,14 @@ def _sequence(trace: Trace, arrays: Any, name: str) -> list[TracedArray]:
     return items
 
 
-def _promoted(trace: Trace, items: Sequence[TracedArray], name: str, dtype: Any = None) -> list[Operand]:
+def _promoted(
+    trace: Trace, items: Sequence[TracedArray], name: str, dtype: Any, casting: Any
+) -> list[Operand]:  # fmt: skip
+    """The arrays in one dtype: the one asked for, else the one that NumPy's promotion gives, as ``casting`` allows."""
     pairs = [operand(trace, i, name) for i in items]
-    target = result_type([strong(k) for _, k in pairs]) if dtype is None else np.dtype(dtype)
+    target = result_type([strong(k) for _, k in pairs]) if dtype is None else dtype_of(dtype, name)
+    for _, key in pairs:
+        check_cast(name, strong(key), target, casting)
     return [converted(trace, v, target, name) for v, _ in pairs]
 
 
@@ -73,20 +78,20 @@ def stack(arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None, cas
         if i.ndim != len(shape) or not all(trace.guard("==", n, m) for n, m in zip(shape, i.type.shape, strict=True)):
             raise shape_mismatch(trace, "stack", [shape, i.type.shape])
     k = axis_of(axis, len(shape) + 1, "stack")
-    made = join_along_new_axis(trace, "stack", _promoted(trace, items, "stack", dtype), k)
-    return made if out is None else deliver(trace, "stack", made.read(), out)
+    made = join_along_new_axis(trace, "stack", _promoted(trace, items, "stack", dtype, casting), k)
+    return made if out is None else deliver(trace, "stack", made.read(), out, casting=casting)
 
 
 def vstack(tup: Any, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
     """Along axis 0, vectors as rows."""
     trace = running_trace("vstack")
-    return concatenate([atleast_2d(i) for i in _sequence(trace, tup, "vstack")], 0, dtype=dtype)
+    return concatenate([atleast_2d(i) for i in _sequence(trace, tup, "vstack")], 0, dtype=dtype, casting=casting)
 
 
 def hstack(tup: Any, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
     """Along axis 1, vectors along axis 0."""
     items = [atleast_1d(i) for i in _sequence(running_trace("hstack"), tup, "hstack")]
-    return concatenate(items, 0 if items[0].ndim == 1 else 1, dtype=dtype)
+    return concatenate(items, 0 if items[0].ndim == 1 else 1, dtype=dtype, casting=casting)
 
 
 def dstack(tup: Any) -> Any:

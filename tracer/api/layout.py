@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from tenferro.tracer import build
-from tenferro.tracer.api.creation import extents_of, new_array
-from tenferro.tracer.api.deliver import new
+from tenferro.tracer.api.creation import extents_of
+from tenferro.tracer.api.deliver import new, new_array
 from tenferro.tracer.api.promotion import (
     broadcast_shapes,
     shape_mismatch,
@@ -223,7 +223,7 @@ def squeeze(a: Any, axis: Any = None) -> Any:
     return (
         array.view(Reshaped(shape), shape)
         if array._contiguous
-        else array[tuple(0 if k in axes else slice(None) for k in range(array.ndim))]
+        else array[(*(0 if k in axes else slice(None) for k in range(array.ndim)), ...)]
     )
 
 
@@ -316,7 +316,8 @@ def _part(name: str, val: Any, imaginary: bool) -> Any:
         made = array.view(Part(imaginary), array.type.shape, np.dtype(f"f{array.dtype.itemsize // 2}"))
         return new(trace, made.read()) if array._scalar else made
     if imaginary:
-        return new(trace, build.broadcast(trace, build.literal(0, array.dtype), array.type.shape))
+        zeros = build.broadcast(trace, build.literal(0, array.dtype), array.type.shape)
+        return new(trace, zeros, scalar=array._scalar)
     return array
 
 

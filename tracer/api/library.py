@@ -10,11 +10,10 @@ from typing import Any, Literal as OneOf
 
 import numpy as np
 
-from tenferro.tracer.api.deliver import deliver
+from tenferro.tracer.api.deliver import deliver, new
 from tenferro.tracer.api.elementwise import BY_UFUNC
 from tenferro.tracer.api.layout import axes_of, axis_of, ravel
 from tenferro.tracer.api.promotion import (
-    all_weak,
     broadcast_operands,
     converted,
     resolve,
@@ -30,27 +29,31 @@ from tenferro.tracer.ops import library
 from tenferro.tracer.ops.reductions import reduced_shape
 from tenferro.tracer.program import Operand
 from tenferro.tracer.trace import Trace, is_supported, running_trace
-from tenferro.tracer.traced import as_traced, operand
+from tenferro.tracer.traced import as_traced, number_of, operand
 
 Rule = OneOf["same", "reduce"]
 
 
-def ufunc_call(ufunc: np.ufunc, args: tuple[Any, ...], out: Any = None, where: Any = True, dtype: Any = None) -> Any:
+def ufunc_call(
+    ufunc: np.ufunc,
+    args: tuple[Any, ...],
+    out: Any = None,
+    where: Any = True,
+    dtype: Any = None,
+    casting: Any = "same_kind",
+) -> Any:
     """Any ufunc of NumPy's main namespace with one result."""
     name = ufunc.__name__
     if getattr(np, name, None) is not ufunc or ufunc.nout != 1 or ufunc.signature is not None:
         raise TraceError(f"{name}: not available in a traced function{near(name)}{at(user_line())}")
     trace = running_trace(name)
     pairs = [operand(trace, x, name) for x in args]
-    keys = tuple(k for _, k in pairs) if dtype is None else (np.dtype(dtype),) * len(pairs)
-    dtypes = resolve(ufunc, keys)
-    if not all(is_supported(d) for d in dtypes):
-        raise DtypeError(f"{name}: dtypes {[d.name for d in dtypes]}; no engine holds them{at(user_line())}")
+    dtypes = resolve(ufunc, tuple(k for _, k in pairs), dtype, casting)
     operands = [converted(trace, x, d, name) for (x, _), d in zip(pairs, dtypes, strict=False)]
     operands = broadcast_operands(trace, name, operands)
     shape = max((x.type.shape for x in operands), key=len)
     value = trace.emit1(library.numpy_call, *operands, function=name, static=(), shape=shape, dtype=dtypes[-1])
-    return deliver(trace, name, value, out, where, all_weak(keys) and dtypes[-1].kind != "b")
+    return deliver(trace, name, value, out, where, casting)
 
 
 _NEAREST: dict[str, str] = {
@@ -197,7 +200,8 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
     if not same:
         return False
     equal = left == right
-    return ((equal | ((left != left) & (right != right))) if equal_nan else equal).all()
+    found = ((equal | ((left != left) & (right != right))) if equal_nan else equal).all()
+    return number_of(found)  # a Python bool, as NumPy's
 
 
 def isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Any:
@@ -209,12 +213,12 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: boo
     y = y.astype(promote((strong(operand(trace, y, "isclose")[1]), float)))
     finite = BY_UFUNC[np.isfinite].function(y)
     close = ((abs(x - y) <= atol + rtol * abs(y)) & finite) | (x == y)
-    return close | ((x != x) & (y != y)) if equal_nan else close
+    return new(trace, (close | ((x != x) & (y != y)) if equal_nan else close).read())
 
 
 def allclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Any:
     """Whether ``isclose`` holds everywhere, as a traced bool."""
-    return isclose(a, b, rtol, atol, equal_nan).all()
+    return number_of(isclose(a, b, rtol, atol, equal_nan).all())
 
 
 def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
@@ -245,11 +249,13 @@ def _f(name: str, function: Any, arrays: tuple[str, ...]) -> ApiFunction:
 def _ufunc(ufunc: np.ufunc) -> ApiFunction:
     """A ufunc without a row of its own, as a library call."""
 
-    def unary(x: Any, /, out: Any = None, *, where: Any = True, dtype: Any = None) -> Any:
-        return ufunc_call(ufunc, (x,), out, where, dtype)
+    def unary(x: Any, /, out: Any = None, *, where: Any = True, dtype: Any = None, casting: Any = "same_kind") -> Any:
+        return ufunc_call(ufunc, (x,), out, where, dtype, casting)
 
-    def binary(x1: Any, x2: Any, /, out: Any = None, *, where: Any = True, dtype: Any = None) -> Any:
-        return ufunc_call(ufunc, (x1, x2), out, where, dtype)
+    def binary(
+        x1: Any, x2: Any, /, out: Any = None, *, where: Any = True, dtype: Any = None, casting: Any = "same_kind"
+    ) -> Any:
+        return ufunc_call(ufunc, (x1, x2), out, where, dtype, casting)
 
     function, arrays = (unary, ("x",)) if ufunc.nin == 1 else (binary, ("x1", "x2"))
     function.__name__ = ufunc.__name__

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tenferro.tracer import build
-from tenferro.tracer.api.deliver import deliver, new
+from tenferro.tracer.api.deliver import deliver, new_array
 from tenferro.tracer.api.layout import axis_of, moveaxis, permuted, ravel
 from tenferro.tracer.api.promotion import aligned, broadcast_shapes, converted, resolve, result_type, sizes_text
 from tenferro.tracer.api.record import ApiFunction
@@ -43,15 +43,15 @@ def _dot_1d(trace: Trace, name: str, a: Operand, b: Operand) -> Operand:
     return trace.emit1(reductions.sum_, multiplied, axes=(0,), keepdims=False)
 
 
-def matmul(x1: Any, x2: Any, /, out: Any = None, *, dtype: Any = None) -> Any:
+def matmul(x1: Any, x2: Any, /, out: Any = None, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
     """Matrix product with broadcast batch axes; a vector is a row on the left, a column on the right."""
     trace = running_trace("matmul")
     (a, a_key), (b, b_key) = operand(trace, x1, "matmul"), operand(trace, x2, "matmul")
     if not a.type.shape or not b.type.shape:
         raise ShapeError(f"matmul: an operand of rank 0; rank 1 or more is needed{at(user_line())}")
-    left, right, _ = resolve(np.matmul, (a_key, b_key) if dtype is None else (np.dtype(dtype),) * 2)
+    left, right, _ = resolve(np.matmul, (a_key, b_key), dtype, casting)
     a, b = converted(trace, a, left, "matmul"), converted(trace, b, right, "matmul")
-    return deliver(trace, "matmul", _product(trace, "matmul", a, b), out)
+    return deliver(trace, "matmul", _product(trace, "matmul", a, b), out, casting=casting)
 
 
 def _product(trace: Trace, name: str, a: Operand, b: Operand) -> Operand:
@@ -123,7 +123,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     inner = product(left.type.shape[k] for k in ours)
     x = build.reshape(trace, build.convert(trace, values[0], dtype), (product(rows), inner))
     y = build.reshape(trace, build.convert(trace, values[1], dtype), (inner, product(columns)))
-    return new(trace, build.reshape(trace, trace.emit1(library.matmul, x, y), (*rows, *columns)))
+    return new_array(trace, build.reshape(trace, trace.emit1(library.matmul, x, y), (*rows, *columns)))
 
 
 def inner(a: Any, b: Any, /) -> Any:

@@ -17,6 +17,7 @@ class ArrayMethods:
     """NumPy's operators and methods. Shapes, dtypes and errors are those of the functions of the same names."""
 
     __slots__ = ()
+    _scalar: bool
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -214,7 +215,7 @@ class ArrayMethods:
         return self._call("round", self, decimals, out)
 
     def conj(self) -> Any:
-        return self._call("conjugate", self)
+        return self._call("conjugate", self) if self.dtype.kind == "c" else self
 
     conjugate = conj
 
@@ -240,12 +241,13 @@ class ArrayMethods:
         return self._call("argsort", self, axis, kind, order, **options)
 
     def copy(self, order: str = "C") -> Any:
-        return self._call("copy", self, order)
+        made = self._call("copy", self, order)
+        return made[()] if self._scalar else made
 
     def astype(
         self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True
     ) -> Any:
-        return self._call("astype", self, dtype, copy=copy)
+        return self._call("astype", self, dtype, copy=copy, casting=casting)
 
     def reshape(self, *shape: Any, order: str = "C", copy: bool | None = None) -> Any:
         return self._call("reshape", self, shape[0] if len(shape) == 1 else shape, order, copy=copy)

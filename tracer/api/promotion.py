@@ -5,6 +5,7 @@ NumPy itself is asked which dtypes a ufunc computes in (``ufunc.resolve_dtypes``
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from tenferro.tracer.errors import DtypeError, ShapeError, TraceError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.ops import pointwise
 from tenferro.tracer.program import Literal, Operand, Value
-from tenferro.tracer.trace import Trace
+from tenferro.tracer.trace import Trace, is_supported
 
 Dtype = np.dtype[Any]
 Key = Any  # a dtype, or int, float, complex for what is weak
@@ -39,24 +40,33 @@ def strong(key: Key) -> Dtype:
     return _DEFAULTS[key] if type(key) is type else key
 
 
-def resolve(ufunc: np.ufunc, keys: tuple[Key, ...]) -> tuple[Dtype, ...]:
-    """The dtypes that the ufunc computes in, inputs then outputs."""
-    known = _resolved.get((ufunc, *keys))
+def resolve(ufunc: np.ufunc, keys: tuple[Key, ...], dtype: Any = None, casting: Any = "same_kind") -> tuple[Dtype, ...]:
+    """The dtypes that the ufunc computes in, inputs then outputs. ``dtype`` is that of the results; DtypeError where
+    the operands do not cast by the rule."""
+    key = (ufunc, *keys) if dtype is None and casting == "same_kind" else (ufunc, *keys, np.dtype(dtype), casting)
+    known = _resolved.get(key)
     if known is None:
-        known = _resolved[(ufunc, *keys)] = _ask(ufunc, keys)
+        known = _resolved[key] = _ask(ufunc, keys, dtype, casting)
     return known
 
 
-def _ask(ufunc: np.ufunc, keys: tuple[Key, ...]) -> tuple[Dtype, ...]:
+def _ask(ufunc: np.ufunc, keys: tuple[Key, ...], dtype: Any, casting: Any) -> tuple[Dtype, ...]:
+    outputs = (None,) * ufunc.nout
+    rules: dict[str, Any] = {"casting": casting}
+    if dtype is not None:
+        rules["signature"] = (*(None,) * ufunc.nin, *(np.dtype(dtype),) * ufunc.nout)
     try:
-        found = ufunc.resolve_dtypes((*keys, *(None,) * ufunc.nout))
+        found = ufunc.resolve_dtypes((*keys, *outputs), **rules)
         if any(d.kind == "O" for d in found):
-            found = ufunc.resolve_dtypes((*(strong(k) for k in keys), *(None,) * ufunc.nout))
+            found = ufunc.resolve_dtypes((*(strong(k) for k in keys), *outputs), **rules)
     except TypeError as error:
         names = ", ".join(strong(k).name for k in keys)
         raise DtypeError(
             f"{ufunc.__name__}: dtypes {names}; NumPy has no rule for them ({error}){at(user_line())}"
         ) from None
+    if not all(map(is_supported, found)):
+        names = ", ".join(d.name for d in found)
+        raise DtypeError(f"{ufunc.__name__}: dtypes {names}; no engine holds them{at(user_line())}")
     return tuple(found)
 
 
@@ -69,22 +79,45 @@ def result_type(keys: Sequence[Key]) -> Dtype:
     return known
 
 
-def all_weak(keys: Sequence[Key]) -> bool:
-    """Whether the result of these is weak too."""
-    return all(type(k) is type for k in keys)
-
-
 def converted(trace: Trace, x: Operand, dtype: Dtype, name: str) -> Operand:
     """``x`` in the dtype; an OverflowError where a Python int does not fit, as in NumPy."""
     if isinstance(x, Value):
         return x if x.type.dtype == dtype else build.convert(trace, x, dtype)
     if beyond(trace, x, dtype):
-        number = x.value if isinstance(x, Literal) else trace.hint(x.expr)
-        raise OverflowError(
-            f"{name}: Python integer {number} out of bounds for {dtype.name}; an integer in the dtype's range, or an "
-            f"array of a wider dtype, is needed{at(user_line())}"
-        )
+        raise _out_of_bounds(name, x.value if isinstance(x, Literal) else trace.hint(x.expr), dtype)
     return build.convert(trace, x, dtype)
+
+
+def stored(trace: Trace, x: Operand, key: Key, dtype: Dtype, name: str) -> Operand:
+    """``x`` as it goes into an array of the dtype: what the trace knows of Python numbers must fit, as in NumPy; what
+    has a dtype, or is known only when the program runs, converts as ``astype`` does."""
+    if not is_weak(key):
+        return build.convert(trace, x, dtype)
+    if isinstance(x, Literal):
+        check_number(name, x.value, dtype)
+    return converted(trace, x, dtype, name)
+
+
+def check_number(name: str, value: Any, dtype: Dtype) -> None:
+    """Raise where a Python number cannot be stored as an element of the dtype: OverflowError where it is beyond an
+    integer dtype, ValueError for NaN, TypeError for a complex number among real ones."""
+    if type(value) is complex and dtype.kind not in "cb":
+        raise DtypeError(f"{name}: complex values into {dtype.name}; x.real or abs(x) is needed{at(user_line())}")
+    if type(value) not in (int, float) or dtype.kind not in "iu":
+        return
+    if value != value:
+        raise ValueError(f"{name}: NaN into {dtype.name}; a number, or a floating dtype, is needed{at(user_line())}")
+    info = np.iinfo(dtype)
+    if value in (math.inf, -math.inf) or not info.min <= int(value) <= info.max:
+        raise _out_of_bounds(name, value, dtype)
+
+
+def _out_of_bounds(name: str, value: Any, dtype: Dtype) -> OverflowError:
+    kind, needed = ("float", "a number") if type(value) is float else ("integer", "an integer")
+    return OverflowError(
+        f"{name}: Python {kind} {value} out of bounds for {dtype.name}; {needed} in the dtype's range, or an "
+        f"array of a wider dtype, is needed{at(user_line())}"
+    )
 
 
 def beyond(trace: Trace, x: Operand, dtype: Dtype) -> int:
@@ -198,6 +231,26 @@ def aligned(trace: Trace, x: Operand, shape: Shape) -> Operand:
         meant = tuple(1 if _stretches(trace, a, b) else n for (a, b), n in zip(pairs, trailing, strict=True))
         x = build.reshape(trace, x, meant)
     return build.broadcast(trace, x, shape)
+
+
+def broadcast_into(trace: Trace, name: str, x: Operand, shape: Shape, stretches: bool = True) -> Operand:
+    """``x`` broadcast to just this shape, which a target or a condition's array has; a ShapeError where it does not
+    fit. Rank 0 stays as it is. Without ``stretches`` the shapes must be equal."""
+    own = x.type.shape
+    if not own and (stretches or not shape):
+        return x
+    joins = stretches and len(own) <= len(shape)
+    if not is_result_of(trace, broadcast_shapes(trace, name, [shape, own]) if joins else own, shape):
+        raise out_mismatch(name, sizes_text(trace, own), sizes_text(trace, shape), stretches)
+    return aligned(trace, x, shape)
+
+
+def out_mismatch(name: str, found: str, shape: str, stretches: bool) -> ShapeError:
+    """The error about a result that does not fit the array it is written into."""
+    needed = "one that broadcasts to it" if stretches else "one of its shape"
+    return ShapeError(
+        f"{name}: a result of shape {found} into an array of shape {shape}; {needed} is needed{at(user_line())}"
+    )
 
 
 def broadcast_operands(trace: Trace, name: str, operands: Sequence[Operand]) -> list[Operand]:

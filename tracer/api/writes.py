@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tenferro.tracer import build
+from tenferro.tracer.api.creation import check_numbers
 from tenferro.tracer.api.deliver import check_cast, deliver, target_of
 from tenferro.tracer.api.indexing import (
     base_place,
@@ -28,7 +29,6 @@ from tenferro.tracer.api.promotion import (
     broadcast_shapes,
     converted,
     is_result_of,
-    is_weak,
     shape_mismatch,
     sizes_text,
 )
@@ -52,11 +52,10 @@ def setitem(x: Any, key: Any, value: Any, /) -> None:
     assert type(x) is TracedArray
     x.check_writeable()
     index = parse(trace, x.type, key, "setitem")
-    new_value, value_key = operand(trace, value, "setitem")
+    new_value, _ = operand(trace, value, "setitem")
     if new_value.type.dtype.kind == "c" and x.dtype.kind not in "cb":
         raise DtypeError(f"setitem: complex values into {x.dtype.name}; x.real or abs(x) is needed{at(user_line())}")
-    if is_weak(value_key):
-        new_value = converted(trace, new_value, x.dtype, "setitem")
+    check_numbers(trace, value, x.dtype, "setitem")
     new_value = build.convert(trace, new_value, x.dtype)
     if index.element is not None and _set_element(trace, x, index, new_value):
         return
@@ -205,9 +204,10 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
     trace = running_trace("copyto")
     target = target_of(dst, "copyto")
     value, key = operand(trace, src, "copyto")
-    if not is_weak(key):
-        check_cast("copyto", value.type.dtype, target.dtype, casting)
-    deliver(trace, "copyto", converted(trace, value, target.dtype, "copyto"), target, where)
+    if key is int:  # a Python int takes the target's dtype where it fits
+        value = converted(trace, value, target.dtype, "copyto")
+    check_cast("copyto", value.type.dtype, target.dtype, casting)
+    deliver(trace, "copyto", build.convert(trace, value, target.dtype), target, where)
 
 
 FUNCTIONS: tuple[ApiFunction, ...] = (ApiFunction("copyto", copyto, ("dst", "src", "where"), False, np.copyto),)
