@@ -6,14 +6,14 @@ Each instruction is computed by its row's ``reference`` on NumPy arrays; sums fo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from tenferro.engines.engine import Engine, Executable, RunResult
-from tenferro.lowering.checks import bounds_error, called, empty_error, report_division
+from tenferro.engines.engine import NO_EXECUTORS, Engine, Executable, Executor, RunResult, executed
+from tenferro.lowering.checks import bounds_error, empty_error, report_division
 from tenferro.lowering.exec_program import ExecProgram, Instruction, Slot, Source
 from tenferro.lowering.masks import lane_conditions
 from tenferro.lowering.plan import Plan
@@ -61,15 +61,16 @@ class ReferenceEngine(Engine):
     def __init__(self, number: int = 0) -> None:
         self.id = f"reference:{number}"
 
-    def compile(self, plan: Plan) -> Executable:
-        return ReferenceExecutable(plan.program)
+    def compile(self, plan: Plan, executors: Mapping[str, Executor] = NO_EXECUTORS) -> Executable:
+        return ReferenceExecutable(plan.program, executors)
 
 
 class ReferenceExecutable(Executable):
     """Runs an ExecProgram; see ``Executable.run``."""
 
-    def __init__(self, program: ExecProgram) -> None:
+    def __init__(self, program: ExecProgram, executors: Mapping[str, Executor] = NO_EXECUTORS) -> None:
         self.program = program
+        self.executors = executors
         self.conditions = lane_conditions(program)
         masks = {c.slot for conditions in self.conditions.values() for c in conditions}
         self.kept = masks | {o.index for o in program.outputs if isinstance(o, Slot)}
@@ -113,8 +114,7 @@ class ReferenceExecutable(Executable):
             case form:
                 if isinstance(form, Pointwise) and form.check == "zero_divisor" and arrays[0].dtype.kind in "iu":
                     self._note_division(frame, number, instruction, arrays)
-                result = called(instruction, arrays, params)
-                results = result if isinstance(result, tuple) else (result,)
+                results = executed(instruction, arrays, params, self.executors)
         self._write(frame, instruction, results)
         for source, last in zip(instruction.inputs, instruction.last_use, strict=True):
             if last and isinstance(source, Slot) and source.index not in self.kept:

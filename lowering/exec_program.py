@@ -51,6 +51,7 @@ class Instruction:
     last_use: tuple[bool, ...]
     operation: int
     line: SourceLine | None = None
+    place: str = ""  # the engine asked for; empty where any will do
 
     def __str__(self) -> str:
         outs = ", ".join(f"{s}: {t}" for s, t in zip(self.outputs, self.types, strict=True))

@@ -28,6 +28,7 @@ class _Draft:
     types: tuple[ArrayType, ...]
     operation: int
     line: SourceLine | None
+    place: str = ""
 
 
 def stage(program: SemanticProgram) -> ExecProgram:
@@ -60,7 +61,7 @@ class _Stager:
         self.drafts = [
             _Draft(
                 o.op, tuple(_source(x) for x in o.inputs), o.params, tuple(Slot(v.id) for v in o.outputs),
-                tuple(v.type for v in o.outputs), number, o.line,
+                tuple(v.type for v in o.outputs), number, o.line, o.place,
             )
             for number, o in enumerate(program.operations)
         ]  # fmt: skip
@@ -135,7 +136,7 @@ def _live(drafts: Sequence[_Draft], outputs: Sequence[Source]) -> list[_Draft]:
     needed = {o.index for o in outputs if isinstance(o, Slot)}
     kept: list[_Draft] = []
     for draft in reversed(drafts):
-        if any(s.index in needed for s in draft.outputs):
+        if draft.op.is_ordered or any(s.index in needed for s in draft.outputs):
             kept.append(draft)
             needed.update(s.index for s in draft.inputs if isinstance(s, Slot))
     return kept[::-1]
@@ -152,7 +153,9 @@ def _with_last_uses(drafts: Sequence[_Draft], outputs: Sequence[Source]) -> tupl
             if id(t) not in promises:
                 promises[id(t)] = _extents(t)
         extents = tuple([promises[id(t)] for t in d.types])
-        found.append(Instruction(d.op, d.inputs, d.params, d.outputs, d.types, extents, last, d.operation, d.line))
+        found.append(
+            Instruction(d.op, d.inputs, d.params, d.outputs, d.types, extents, last, d.operation, d.line, d.place)
+        )
     return tuple(found[::-1])
 
 

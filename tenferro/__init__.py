@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING, Any as _Any
 from tenferro import evaluation as _evaluation, tree as tree
 from tenferro.array import Array as Array, array as array, asarray as asarray, from_dlpack as from_dlpack
 from tenferro.jit import jit as jit
+from tenferro.placing import on as on
 from tenferro.threads import cpu_engines as cpu_engines, threads as threads
 from tenferro.tracer.errors import (
     AxisError as AxisError,

@@ -77,13 +77,19 @@ class Compiled:
     """One program of a jitted function. Thread-safe; holds no array of a call but those that the trace made itself."""
 
     def __init__(
-        self, traced: TraceResult, captures: Captures, runtime: Runtime, engine: Engine, wrap: Wrap, keep_lines: bool
+        self,
+        traced: TraceResult,
+        captures: Captures,
+        runtime: Runtime,
+        engines: tuple[Engine, ...],
+        wrap: Wrap,
+        keep_lines: bool,
     ) -> None:
         program = traced.program if keep_lines else _without_lines(traced.program)
         self.program = program
         self.captures = captures
         self.runtime = runtime
-        self.engines = (engine,)
+        self.engines = engines
         self.used = 0
         self.number = 0  # of the trace that made it
         self.guard: Predicate = compile_guards(program.guards)
@@ -108,14 +114,13 @@ class Compiled:
     def prepare(self) -> Prepared:
         """Prepare the program under the runtime's present configuration."""
         signature = signature_of(self.program)
-        self.prepared = self.runtime.prepare(self.program, signature, [target_of(self.engines[0])])
+        self.prepared = self.runtime.prepare(self.program, signature, [target_of(e) for e in self.engines])
         return self.prepared
 
     @property
     def compile_ms(self) -> float:
         """Native compile time so far; 0 on an engine that compiles nothing."""
-        table = getattr(self.prepared.executable, "table", None)
-        return 1e3 * sum(k.compile_seconds for k in table.kernels()) if table is not None else 0.0
+        return 1e3 * sum(u.compile_seconds for u in self.prepared.executables())
 
     def late(self, receiver: Any) -> Late | None:
         """The inputs behind the arguments; None where what was captured is no longer what was traced."""
@@ -154,7 +159,7 @@ class Compiled:
         if self._writes:
             self._check_writes(inputs, originals)
         try:
-            result = self.runtime.run(self.engines, prepared, inputs)
+            result = self.runtime.run_checked(self.engines, prepared, inputs)
         except (OverflowError, ValueError) as error:
             if isinstance(error, TenferroError):
                 raise
@@ -227,7 +232,7 @@ class Compiled:
         prepared = self.prepared
 
         def run() -> RunResult:
-            return self.runtime.run(self.engines, prepared, inputs)
+            return self.runtime.run_checked(self.engines, prepared, inputs)
 
         return Lowered(prepared, environment(self.program, inputs), run)
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from tenferro.array import Array, wrap
 from tenferro.engines.engine import Engine
-from tenferro.jit import JitFunction
+from tenferro.jit import JitFunction, jit as _jit
 from tenferro.runtime import default_runtime
 from tenferro.tracer.api.deliver import check_cast, stretches
 from tenferro.tracer.api.elementwise import SMALL_EXPONENTS
@@ -32,6 +32,7 @@ from tenferro.tracer.trace import current_trace
 from tenferro.tracer.tree import leaves
 
 MAX_STATIC_VARIANTS = 256
+jitted = _jit
 _INT64 = np.iinfo(np.int64)
 
 
@@ -60,7 +61,7 @@ class EagerFunction:
         where = True if out is None else bound.pop("where", True)
         taken = self._arrays
         arrays = {k: v for k, v in bound.items() if k in taken and v is not None and not self._taken_by_value(v)}
-        static = {k: v for k, v in bound.items() if k not in arrays}
+        static = {k: _as_number(v) for k, v in bound.items() if k not in arrays}
         result = self._variant(tuple(arrays), static)(*arrays.values())
         casting = static.get("casting", "same_kind")
         return result if out is None else _deliver(self.record.name, result, out, where, casting)
@@ -85,6 +86,11 @@ class EagerFunction:
                 self._variants.clear()
             found = self._variants[key] = _jitted(self.record, names, static)
         return found
+
+
+def _as_number(x: Any) -> Any:
+    """An array of rank 0 as the number that it holds."""
+    return x.item() if isinstance(x, np.ndarray | Array) and not x.ndim else x
 
 
 def _jitted(record: ApiFunction, names: tuple[str, ...], static: dict[str, Any]) -> JitFunction:

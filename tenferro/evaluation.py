@@ -27,6 +27,9 @@ class Evaluator(Protocol):
     def function_call(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """``__array_function__`` of an array."""
 
+    def jitted(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """``tn.jit(function)``."""
+
     def set_item(self, array: Array, key: Any, value: Any) -> None:
         """``array[key] = value``."""
 

@@ -23,6 +23,7 @@ from tenferro.tracer.tree import container
 
 if TYPE_CHECKING:
     from tenferro.compiled import Compiled
+    from tenferro.engines.engine import Engine
     from tenferro.explain import CacheInfo, Explanation
     from tenferro.lowered import Lowered
     from tenferro.programs import Programs
@@ -50,13 +51,18 @@ class JitFunction:
     __qualname__: str
 
     def __init__(
-        self, function: Callable[..., Any], binder: Binder, max_compiles: int | None, eager: bool = False
+        self,
+        function: Callable[..., Any],
+        binder: Binder,
+        max_compiles: int | None,
+        eager: bool = False,
+        engines: tuple[str, ...] = (),
     ) -> None:
         functools.update_wrapper(self, function)
         self.__dict__.setdefault("__name__", binder.name)
         self.__dict__.setdefault("__qualname__", binder.name)
         self._binder = binder
-        self._settings = (max_compiles, eager)
+        self._settings = (max_compiles, eager, engines)
         self._plain = not (binder.static_nums or binder.static_names)
         self._exact: dict[Hashable, _Exact] = {}
         self._evictions = 0
@@ -250,6 +256,8 @@ def jit(
     static_argnames: Argnames = ...,
     donate_argnums: Argnums = ...,
     max_compiles: int | None = ...,
+    engine: Engine | str | None = ...,
+    engines: Sequence[Engine | str] = ...,
 ) -> JitFunction: ...
 
 
@@ -261,6 +269,8 @@ def jit(
     static_argnames: Argnames = ...,
     donate_argnums: Argnums = ...,
     max_compiles: int | None = ...,
+    engine: Engine | str | None = ...,
+    engines: Sequence[Engine | str] = ...,
 ) -> Callable[[Callable[..., Any]], JitFunction]: ...
 
 
@@ -271,6 +281,8 @@ def jit(
     static_argnames: Argnames = (),
     donate_argnums: Argnums = (),
     max_compiles: int | None = None,
+    engine: Engine | str | None = None,
+    engines: Sequence[Engine | str] = (),
 ) -> Any:
     """Compile a function of arrays: traced at the first call, compiled, and run as machine code from then on.
 
@@ -278,13 +290,21 @@ def jit(
     static_argnums, static_argnames: arguments taken by value, which must be hashable; each value is a program.
     donate_argnums: arguments that the function may write; the writes reach the caller's arrays when the call succeeds.
     max_compiles: raise RecompileError instead of tracing more often than this.
+    engine: where the function runs, by name or itself; by default where its tn.Array arguments are, else on the first
+    engine. engines: several that it may use, the preferred one first; ``with tn.on(engine):`` inside the function puts
+    operations on one. Results do not depend on it.
 
     One program serves every size; branches on sizes and on captured numbers are guards (``f.explain()``)."""
     _check_max_compiles(max_compiles)
 
+    if engine is not None and engines:
+        raise ValueError("jit: engine and engines are both given; one of them is needed")
+    names = tuple(e if isinstance(e, str) else e.id for e in ((engine,) if engine is not None else engines))
+
     def decorate(function: Callable[..., Any]) -> JitFunction:
         _check_function(function)
-        return JitFunction(function, Binder(function, static_argnums, static_argnames, donate_argnums), max_compiles)
+        binder = Binder(function, static_argnums, static_argnames, donate_argnums)
+        return JitFunction(function, binder, max_compiles, engines=names)
 
     return decorate if f is None else decorate(f)
 

@@ -11,9 +11,10 @@ from tenferro.lowering.exec_program import ExecProgram
 from tenferro.lowering.memory import memory
 from tenferro.lowering.plan import AdoptStep, CallStep, Plan, RegionStep, Step, ViewStep
 from tenferro.lowering.region import Region
-from tenferro.runtime import Prepared
+from tenferro.runtime import Prepared, Schedule
 from tenferro.tracer.config import SHOW_STAGES
 from tenferro.tracer.dims import Leaf
+from tenferro.tracer.errors import LoweringError
 from tenferro.tracer.program import SemanticProgram
 
 
@@ -54,19 +55,32 @@ class Lowered:
         return self.prepared.program
 
     @property
+    def plans(self) -> tuple[Plan, ...]:
+        """One for each part of the schedule: one in all where the program runs on one engine."""
+        return tuple(p for p in self.prepared.plans if p is not None)
+
+    @property
     def plan(self) -> Plan:
-        return self.prepared.plan
+        """The plan of a program that runs on one engine. LoweringError for one of several parts (``plans``)."""
+        if self.prepared.flat is None:
+            raise LoweringError(f"plan: {self.program.name} runs in {len(self.plans)} parts; ask for plans")
+        return self.plans[0]
+
+    @property
+    def schedule(self) -> Schedule:
+        """What runs where, and waits for what."""
+        return self.prepared.schedule
 
     @property
     def exec_program(self) -> ExecProgram:
-        return self.plan.program
+        return self.prepared.exec_program
 
     @property
     def regions(self) -> tuple[Region, ...]:
-        return self.plan.regions
+        return tuple(r for p in self.plans for r in p.regions)
 
     def as_text(self, stage: str = "program") -> str:
-        """The text of ``"program"``, ``"exec"``, ``"regions"``, ``"kernel"``, ``"llvm"`` or ``"asm"``.
+        """The text of ``"program"``, ``"exec"``, ``"schedule"``, ``"regions"``, ``"kernel"``, ``"llvm"`` or ``"asm"``.
 
         The last two compile the kernels. ValueError for another name."""
         match stage:
@@ -75,7 +89,9 @@ class Lowered:
             case "exec":
                 return str(self.exec_program)
             case "regions":
-                return "\n".join(_step_text(s) for s in self.plan.steps)
+                return "\n".join(_step_text(s) for p in self.plans for s in p.steps)
+            case "schedule":
+                return str(self.schedule)
             case "kernel":
                 return "\n".join(kernel_text(r) for r in self.regions)
             case "llvm" | "asm":
@@ -85,7 +101,9 @@ class Lowered:
 
     def _native_text(self, stage: str) -> str:
         self.run()  # kernels are compiled when first needed
-        texts = self.prepared.executable.kernel_texts()
+        texts: dict[str, dict[str, str]] = {}
+        for unit in self.prepared.executables():
+            texts.update(unit.kernel_texts())
         return "\n".join(f"; {name}\n{text[stage]}" for name, text in texts.items() if stage in text)
 
     def memory(self) -> Memory:
@@ -100,7 +118,12 @@ class Lowered:
 
     def __repr__(self) -> str:
         operations, regions = len(self.program.operations), len(self.regions)
-        calls = sum(isinstance(s, CallStep) for s in self.plan.steps)
+        calls = sum(isinstance(s, CallStep) for p in self.plans for s in p.steps)
+        if self.prepared.flat is None:
+            return (
+                f"<lowered {self.program.name}: operations {operations}, regions {regions}, calls {calls}, "
+                f"nodes {len(self.schedule.nodes)} on {len(self.schedule.domains)} engines; as_text(stage)>"
+            )
         return (
             f"<lowered {self.program.name}: operations {operations}, regions {regions}, calls {calls}, "
             f"peak {memory(self.plan).bytes(self.env)} bytes; as_text(stage), memory()>"

@@ -29,7 +29,9 @@ from tenferro.tracer.contents import evaluation
 from tenferro.tracer.entry import LeafSpec, TraceResult, trace_program
 from tenferro.tracer.errors import LoweringError, RecompileError, RecompileWarning
 from tenferro.tracer.lines import at, user_frame, user_line
+from tenferro.tracer.op import Collective
 from tenferro.tracer.places import Place
+from tenferro.tracer.program import SemanticProgram
 from tenferro.tracer.signature import ArgumentLeaf, BoundCall
 from tenferro.tracer.substitution import substituted
 from tenferro.tracer.trace import Trace, running_trace
@@ -60,15 +62,24 @@ class Found:
 class Programs:
     """Thread-safe: one thread traces, the others wait and take what it made.
 
+    ``engines``: where the function may run, the preferred one first; empty for wherever its arguments are.
     ``eager``: an operation on tn.Array; it has no captures, no lines of its own, and nothing to warn about."""
 
-    def __init__(self, function: Callable[..., Any], name: str, max_compiles: int | None, eager: bool) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        name: str,
+        max_compiles: int | None,
+        eager: bool,
+        engines: tuple[str, ...] = (),
+    ) -> None:
         self.hits = 0
         self.evictions = 0
         self._function = function
         self._name = name
         self._max_compiles = max_compiles
         self._eager = eager
+        self._engines = engines
         self._kept: dict[Hashable, tuple[Compiled, ...]] = {}
         self._described: dict[Hashable, dict[str, str]] = {}
         self._traces: list[TraceRecord] = []
@@ -78,7 +89,7 @@ class Programs:
     def find(self, call: BoundCall) -> Found:
         """The program for this call. RecompileError where ``max_compiles`` forbids the trace; errors of the trace pass
         through, and nothing is kept of it then."""
-        engine = _engine_of(call, self._name)
+        engine = _engine_of(call, self._name, self._engines)
         key = (call.key, engine.id)
         found = self._match(key, call)
         if found is None:
@@ -97,6 +108,15 @@ class Programs:
                 return found
         return None
 
+    def _targets(self, engine: Engine, program: SemanticProgram) -> tuple[Engine, ...]:
+        """The engine of the call, the others that the function was given, and those that operations were put on."""
+        names = dict.fromkeys([*self._engines[1:], *(o.place for o in program.operations if o.place)])
+        for operation in program.operations:
+            if isinstance(operation.op.form, Collective):
+                names.update(dict.fromkeys(operation.params["places"]))
+        names.pop(engine.id, None)
+        return (engine, *(default_runtime().engine(n) for n in names))
+
     def _trace(self, key: Hashable, call: BoundCall, engine: Engine) -> Found:
         reason, line = reason_for(call, self._kept.get(key, ()), self._described)
         if self._max_compiles is not None and len(self._traces) >= self._max_compiles:
@@ -107,7 +127,8 @@ class Programs:
         started = time.perf_counter()
         result, reads = self._traced_alone(call) if self._eager else self._traced(call)
         traced = time.perf_counter()
-        compiled = Compiled(result, reads, default_runtime(), engine, wrap, not self._eager)
+        runtime = default_runtime()
+        compiled = Compiled(result, reads, runtime, self._targets(engine, result.program), wrap, not self._eager)
         prepared = time.perf_counter()
         found = _fit(compiled, call)
         if found is None:
@@ -199,15 +220,16 @@ class Programs:
 
     def _record(self, compiled: Compiled) -> TraceRecord:
         """The program's record with what has been compiled so far."""
-        kernels = compiled.prepared.executable.kernels
+        kernels = sum(u.kernels for u in compiled.prepared.executables())
         return replace(self._traces[compiled.number - 1], compile_ms=compiled.compile_ms, kernels=kernels)
 
     def cache_info(self) -> CacheInfo:
         """Programs kept, traces made, calls served, and the machine code behind them."""
         with self._lock:
-            kept = [c.prepared.executable for group in self._kept.values() for c in group]
+            kept = [u for group in self._kept.values() for c in group for u in c.prepared.executables()]
+            programs = sum(map(len, self._kept.values()))
             kernels, size = sum(e.kernels for e in kept), sum(e.kernel_bytes for e in kept)
-            return CacheInfo(len(kept), len(self._traces), self.hits, kernels, size)
+            return CacheInfo(programs, len(self._traces), self.hits, kernels, size)
 
 
 def _fit(compiled: Compiled, call: BoundCall) -> Found | None:
@@ -220,8 +242,10 @@ def _fit(compiled: Compiled, call: BoundCall) -> Found | None:
     return Found(compiled, inputs, originals, call.wrapped or late.wrapped)
 
 
-def _engine_of(call: BoundCall, name: str) -> Engine:
-    """The engine that holds the tn.Array arguments; the default one without any."""
+def _engine_of(call: BoundCall, name: str, chosen: tuple[str, ...]) -> Engine:
+    """The engine that the function was given, else the one that holds the tn.Array arguments, else the default one."""
+    if chosen:
+        return default_runtime().engine(chosen[0])
     engines = {leaf.original._engine for leaf in call.dynamic if leaf.wrapped}
     if len(engines) > 1:
         ids = " and ".join(sorted(e.id for e in engines))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tenferro.engines.engine import Engine
+    from tenferro.runtime import Configuration
 
 
 def threads(n: int) -> AbstractContextManager[None]:
@@ -20,7 +21,8 @@ def threads(n: int) -> AbstractContextManager[None]:
 def cpu_engines(n: int) -> list[Engine]:
     """``n`` CPU engines, ``cpu:0`` to ``cpu:{n-1}``, registered with the default runtime where they were not.
 
-    They share the cores and the memory of the process. Programs prepared before are prepared again when next called."""
+    They share the memory of the process, and its cores in equal parts. Programs prepared before are prepared again when
+    next called. ValueError for less than one."""
     if n < 1:
         raise ValueError(f"cpu_engines: n is {n}; at least 1 is needed")
     from tenferro.runtime import default_runtime
@@ -29,10 +31,14 @@ def cpu_engines(n: int) -> list[Engine]:
     present = {e.id: e for e in runtime.engines()}
     wanted = [f"cpu:{k}" for k in range(n)]
 
-    def add(engines: list[Engine]) -> None:
+    def add(configuration: Configuration) -> None:
         from tenferro.engines.cpu.engine import CpuEngine
+        from tenferro.engines.cpu.threads import default_count
 
-        engines += [CpuEngine(k) for k, name in enumerate(wanted) if name not in present]
+        configuration.engines += [CpuEngine(k) for k, name in enumerate(wanted) if name not in present]
+        engines = [e for e in configuration.engines if isinstance(e, CpuEngine)]
+        for engine in engines:
+            engine.share = max(1, default_count() // len(engines))
 
     if any(name not in present for name in wanted):
         runtime.reconfigure(add)

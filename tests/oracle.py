@@ -22,7 +22,7 @@ def both_engines() -> Iterator[None]:
     """The default runtime has the reference engine too."""
     reference = ReferenceEngine()
     runtime = tn.default_runtime()
-    runtime.reconfigure(lambda engines: engines.append(reference))
+    runtime.reconfigure(lambda c: c.engines.append(reference))
     try:
         yield
     finally:

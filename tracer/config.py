@@ -13,7 +13,7 @@ from typing import Any
 
 from tenferro.tracer.errors import TenferroError
 
-SHOW_STAGES = ("program", "exec", "regions", "kernel", "llvm", "asm")
+SHOW_STAGES = ("program", "exec", "schedule", "regions", "kernel", "llvm", "asm")
 ENGINES = ("cpu", "reference")
 TIERS = ("auto", "0", "2")
 VECTOR_BITS = (0, 256, 512)
@@ -95,6 +95,7 @@ class Config:
     engine: the default engine.
     tier: code generation level: ``auto`` starts at 0 and goes to 2 where it pays.
     vector_bits: 256 keeps kernels off AVX-512 registers; 0 and 512 take what the machine has. Results keep their bits.
+    cpu_engines: how many CPU engines the default runtime has; they share the cores.
     pool_bytes: bytes of dead buffers kept for reuse; memory_limit: bytes of live ones.
     """
 
@@ -108,6 +109,7 @@ class Config:
     engine: str = _setting("cpu", "ENGINE", _read_choice(*ENGINES))
     tier: str = _setting("auto", "TIER", _read_choice(*TIERS), changes_code=True)
     vector_bits: int = _setting(0, "VECTOR_BITS", _read_vector_bits, changes_code=True)
+    cpu_engines: int = _setting(1, "CPU_ENGINES", _read_count)
     pool_bytes: int | None = _setting(None, "POOL_BYTES", _read_bytes)
     memory_limit: int | None = _setting(None, "MEMORY_LIMIT", _read_bytes)
 

@@ -104,6 +104,7 @@ class Renaming:
             self.params(old.params) if old.params else old.params,
             tuple([self.value(o) for o in old.outputs]),
             old.line,
+            old.place,
         )
 
     def input(self, old: ProgramInput) -> ProgramInput:

@@ -70,7 +70,27 @@ class Library:
     runtime_extents: tuple[tuple[int, int], ...]  # (output, axis)
 
 
-Form: TypeAlias = Pointwise | Reduction | View | Indexed | Update | Contraction | Library
+CollectiveKind = Literal["all_reduce", "all_gather", "reduce_scatter", "broadcast", "permute"]
+
+
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """Operand k lies on engine ``params["places"][k]``, and so does result k: the engines meet. The runtime makes a
+    node of its own of it; ``reference`` computes all results from all operands."""
+
+    kind: CollectiveKind
+
+
+@dataclass(frozen=True, slots=True)
+class Extension:
+    """An op of a family that the runtime was given (``tenferro.runtime.extensions``), by the family's name. It runs as
+    the executor that its module registered for the engine; ``reference`` serves engines of NumPy."""
+
+    family: str
+    ordered: bool  # has effects: keeps its place among its like
+
+
+Form: TypeAlias = Pointwise | Reduction | View | Indexed | Update | Contraction | Library | Collective | Extension
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,6 +101,11 @@ class Op:
     form: Form
     infer: InferRule
     reference: ReferenceRule  # (*arrays, **params with sizes evaluated) -> ndarray, or a tuple of them
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether it has effects: it is neither dropped nor shared, and keeps its place among its like."""
+        return isinstance(self.form, Extension) and self.form.ordered
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"

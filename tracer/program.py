@@ -142,18 +142,21 @@ def _param_text(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """``outputs = op[params](inputs)``, with the line of the user's code that asked for it."""
+    """``outputs = op[params](inputs)``, with the line of the user's code that asked for it. ``place``: the engine that
+    it was put on (``tn.on``); empty where any will do."""
 
     op: Op
     inputs: tuple[Operand, ...]
     params: Params
     outputs: tuple[Value, ...]
     line: SourceLine | None = None
+    place: str = ""
 
     def __str__(self) -> str:
         outs = ", ".join(f"{v}: {v.type}" for v in self.outputs)
         params = f"[{self.params}]" if len(self.params) else ""
-        return f"{outs} = {self.op.name}{params}({', '.join(str(i) for i in self.inputs)})"
+        on = f" on {self.place}" if self.place else ""
+        return f"{outs} = {self.op.name}{params}({', '.join(str(i) for i in self.inputs)}){on}"
 
 
 InputKind = OneOf["argument", "captured", "constant", "int"]
@@ -226,7 +229,13 @@ class SemanticProgram:
 
 
 def _same_line_free(a: Operation, b: Operation) -> bool:
-    return a.op is b.op and a.inputs == b.inputs and a.params == b.params and a.outputs == b.outputs
+    return (
+        a.op is b.op
+        and a.inputs == b.inputs
+        and a.params == b.params
+        and a.outputs == b.outputs
+        and a.place == b.place
+    )
 
 
 def same_meaning(a: SemanticProgram, b: SemanticProgram) -> bool:

@@ -97,6 +97,8 @@ class Trace:
         self.evaluation: object = None  # tenferro.tracer.contents.Evaluation, once a concrete value was asked for
         self.unified: dict[Leaf, Extent] = {}
         self.line: SourceLine | None = None
+        self.place = ""  # the engine that operations are put on now
+        self._makers: list[int] = []  # of each value after the inputs, the number of its operation
         self.writing: SourceLine | None = None  # the line of a write that is stored later than it was made
         self._bounds = Bounds()
         self._numbers = ValueNumbers()
@@ -172,19 +174,16 @@ class Trace:
         first = self._next
         self._next = first + len(types)
         outputs = tuple(Value(first + k, t) for k, t in enumerate(types))
-        self.operations.append(Operation(op, inputs, params, outputs, line))
+        self._makers += [len(self.operations)] * len(types)
+        self.operations.append(Operation(op, inputs, params, outputs, line, self.place))
         if line is not None:
             self._count(line)
         return outputs
 
     def producer(self, number: int) -> Operation | None:
-        """The operation whose result has this id; None for an input. Every op of the table has one result."""
+        """The operation that made the value of this id; None for an input."""
         index = number - len(self.inputs)
-        if number < 0 or index < 0:
-            return None
-        operation = self.operations[index]
-        assert operation.outputs[0].id == number
-        return operation
+        return None if number < 0 or index < 0 else self.operations[self._makers[index]]
 
     def _count(self, line: SourceLine) -> None:
         count = self._line_counts[id(line)] = self._line_counts.get(id(line), 0) + 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, assert_never
 
 import numpy as np
@@ -19,14 +19,15 @@ from tenferro.engines.cpu.binding import Binder, BoundPlan, Call, Drop, Enter, P
 from tenferro.engines.cpu.kernel import FAST, GOOD, KernelTable
 from tenferro.engines.cpu.layout import Strided
 from tenferro.engines.cpu.toolchain import Target
-from tenferro.engines.engine import Engine, Executable, RunResult
+from tenferro.engines.engine import NO_EXECUTORS, Engine, Executable, Executor, RunResult, executed
+from tenferro.engines.events import Driver, WorkerDriver
 from tenferro.engines.reference import ReferenceExecutable, evaluated
-from tenferro.lowering.checks import called
 from tenferro.lowering.exec_program import Slot
 from tenferro.lowering.plan import Plan
 from tenferro.tracer.config import config
 from tenferro.tracer.dims import Leaf, evaluate
 from tenferro.tracer.errors import LoweringError
+from tenferro.tracer.foreign import NUMPY_ERRORS, as_own
 from tenferro.tracer.ops import library
 from tenferro.tracer.program import DimScalar, Literal
 
@@ -44,23 +45,42 @@ UNKNOWN_TAILS = 64
 
 
 class CpuEngine(Engine):
-    """The process's cores. ``target`` overrides the machine's own instruction set and ``tier`` the setting of that name
-    (for tests of vector widths and of code generation levels)."""
+    """Cores of the process. ``share``: how many threads a kernel may use at most; all by default. ``target`` overrides
+    the machine's own instruction set and ``tier`` the setting of that name (for tests of vector widths and of code
+    generation levels)."""
 
-    def __init__(self, number: int = 0, target: Target | None = None, tier: str | None = None) -> None:
+    def __init__(
+        self, number: int = 0, target: Target | None = None, tier: str | None = None, share: int | None = None
+    ) -> None:
         self.id = f"cpu:{number}"
+        self.share = share
+        self._driver: Driver | None = None
         self.target = target
         self.tier = tier if tier is not None else config().tier
 
-    def compile(self, plan: Plan) -> Executable:
-        return CpuExecutable(plan, self.target, self.tier)
+    def compile(self, plan: Plan, executors: Mapping[str, Executor] = NO_EXECUTORS) -> Executable:
+        return CpuExecutable(plan, self.target, self.tier, self.share, executors)
+
+    def driver(self) -> Driver:
+        if self._driver is None:
+            self._driver = WorkerDriver(f"tenferro-{self.id}")
+        return self._driver
 
 
 class CpuExecutable(Executable):
     """A plan with its kernels, and the bindings to the layouts seen so far."""
 
-    def __init__(self, plan: Plan, target: Target | None = None, tier: str = "auto") -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        target: Target | None = None,
+        tier: str = "auto",
+        share: int | None = None,
+        executors: Mapping[str, Executor] = NO_EXECUTORS,
+    ) -> None:
         self.plan = plan
+        self.executors = executors
+        self._share = share
         self.table = KernelTable(target)
         self._bound: OrderedDict[Any, BoundPlan] = OrderedDict()
         self._tier = tier
@@ -85,7 +105,7 @@ class CpuExecutable(Executable):
         """Run a plan that was bound to just these layouts."""
         only = bound.only
         if only is not None:
-            made = self._enter(only.address, threads.count(), *[inputs[p] for p in only.positions])
+            made = self._enter(only.address, threads.count(self._share), *[inputs[p] for p in only.positions])
             if made is None:
                 raise memory.block_error(only.block)
             if made[0] != native.CLEAN:
@@ -120,7 +140,7 @@ class CpuExecutable(Executable):
             binder.good_from = GOOD_AT_ONCE_SECONDS
         bound = binder.bind(0)
         if bound.level == FAST and self._tier == "auto":
-            bound.seconds_left = TIER_FACTOR * sum(k.compile_seconds for k in self.table.kernels())
+            bound.seconds_left = TIER_FACTOR * self.compile_seconds
         self._bound[key] = bound
         while len(self._bound) > BOUND_PLANS:
             self._bound.popitem(last=False)
@@ -136,7 +156,7 @@ class CpuExecutable(Executable):
             for action in bound.actions:
                 if type(action) is Enter:
                     given = [arrays[p] for p in action.positions]
-                    found, *made = memory.enter(action.block, action.address, threads.count(), *given)
+                    found, *made = memory.enter(action.block, action.address, threads.count(self._share), *given)
                     for position, array in zip(action.made, made, strict=True):
                         arrays[position] = array
                     if found != native.CLEAN:
@@ -181,8 +201,7 @@ class CpuExecutable(Executable):
             return
         params = {k: evaluated(v, env) for k, v in instruction.params.items()}
         with np.errstate(all="ignore"):
-            result = called(instruction, operands, params)
-        results = result if isinstance(result, tuple) else (result,)
+            results = executed(instruction, operands, params, self.executors)
         for position, one, kind in zip(action.outputs, results, instruction.types, strict=True):
             arrays[position] = np.require(np.asarray(one, kind.dtype), requirements=["C", "O", "W"])
 
@@ -236,6 +255,10 @@ class CpuExecutable(Executable):
         return found
 
     @property
+    def compile_seconds(self) -> float:
+        return sum(k.compile_seconds for k in self.table.kernels())
+
+    @property
     def kernels(self) -> int:
         return len(self.table.kernels())
 
@@ -253,10 +276,11 @@ def _view(base: Array, action: ViewOf) -> Array:
         "typestr": action.dtype.str,
         "version": 3,
     }
-    view = np.asarray(_Memory(interface, base))
-    if action.copy_reshape is not None:
-        return np.array(view, order="C").reshape(action.copy_reshape)
-    return view
+    try:
+        view = np.asarray(_Memory(interface, base))
+        return view if action.copy_reshape is None else np.array(view, order="C").reshape(action.copy_reshape)
+    except NUMPY_ERRORS as error:
+        raise as_own("reshape", error) from None
 
 
 class _Memory:

@@ -51,11 +51,14 @@ def threads(n: int) -> Iterator[None]:
         _scope.reset(token)
 
 
-def count() -> int:
-    """How many threads a parallel region may use here and now, with the workers for it started.
+def count(share: int | None = None) -> int:
+    """How many threads a parallel region may use here and now, with the workers for it started: the scope's number,
+    else all; at most ``share``.
 
     1 where the system has no futex to park workers on, and after the pool was stopped at exit."""
     wanted = _scope.get() or default_count()
+    if share is not None and share < wanted:
+        wanted = share
     if wanted > _pool.size:
         _start(wanted - 1)
     return 1 if _pool.is_serial else wanted

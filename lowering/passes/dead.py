@@ -1,4 +1,4 @@
-"""Drop dead operations: those that no output depends on."""
+"""Drop dead operations: those that no output depends on and that have no effects."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def drop_dead(program: SemanticProgram) -> SemanticProgram:
     alive = [False] * len(program.operations)
     for number in range(len(program.operations) - 1, -1, -1):
         operation = program.operations[number]
-        if any(v.id in needed for v in operation.outputs):
+        if operation.op.is_ordered or any(v.id in needed for v in operation.outputs):
             alive[number] = True
             needed.update([x.id for x in operation.inputs if isinstance(x, Value)])
     if all(alive):

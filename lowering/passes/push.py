@@ -155,6 +155,7 @@ class _Pusher:
     def run(self) -> SemanticProgram:
         rewriter = self.rewriter
         for operation in self.program.operations:
+            rewriter.place = operation.place
             out = operation.outputs[0].id
             views = self.pending.get(out)
             if isinstance(operation.op.form, View):

@@ -23,6 +23,7 @@ class Rewriter:
         self.producer: dict[int, Operation] = {}
         self.n_values = len(program.inputs)
         self.is_same = True
+        self.place = ""
         self._new: dict[int, Operand] = {}
 
     def operand(self, old: Operand) -> Operand:
@@ -30,6 +31,8 @@ class Rewriter:
         return old if self.is_same or not isinstance(old, Value) else self._new[old.id]
 
     def operands(self, operation: Operation) -> tuple[Operand, ...]:
+        """The operands in the new program. What is emitted next stands in for this operation, and on its engine."""
+        self.place = operation.place
         if self.is_same:
             return operation.inputs
         new = self._new
@@ -46,7 +49,7 @@ class Rewriter:
             new = operation
         else:
             outputs = tuple([Value(self.n_values + k, v.type) for k, v in enumerate(operation.outputs)])
-            new = Operation(operation.op, inputs, operation.params, outputs, operation.line)
+            new = Operation(operation.op, inputs, operation.params, outputs, operation.line, operation.place)
         self._append(new)
         for old, value in zip(operation.outputs, new.outputs, strict=True):
             self._new[old.id] = value
@@ -63,7 +66,7 @@ class Rewriter:
         found = Params(**params)
         (kind,) = op.infer([x.type for x in inputs], found)
         value = Value(self.n_values, kind)
-        self._append(Operation(op, tuple(inputs), found, (value,), line))
+        self._append(Operation(op, tuple(inputs), found, (value,), line, self.place))
         return value
 
     def made_by(self, operand: Operand) -> Operation | None:

@@ -17,8 +17,8 @@ def share_equal(program: SemanticProgram) -> SemanticProgram:
     known: dict[Hashable, Operation] = {}
     for operation in program.operations:
         inputs = tuple([_key(x) for x in rewriter.operands(operation)])
-        key = (id(operation.op), inputs, operation.params if len(operation.params) else None)
-        twin = known.get(key)
+        key = (id(operation.op), inputs, operation.params if len(operation.params) else None, operation.place)
+        twin = None if operation.op.is_ordered else known.get(key)
         if twin is None:
             known[key] = operation
             rewriter.copy(operation)

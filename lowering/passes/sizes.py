@@ -87,7 +87,7 @@ class _Substitution:
     def operation(self, o: Operation) -> Operation:
         params = Params(**{k: self.param(v) for k, v in o.params.items()})
         outputs = tuple(self.value(v) for v in o.outputs)
-        return Operation(o.op, tuple(self.operand(x) for x in o.inputs), params, outputs, o.line)
+        return Operation(o.op, tuple(self.operand(x) for x in o.inputs), params, outputs, o.line, o.place)
 
     def operand(self, operand: Operand) -> Operand:
         match operand:

@@ -1,8 +1,9 @@
 """Keys and producers in, prepared values out: each key is produced once, however many threads ask.
 
-Bounded by entries (least recently used go first). Deterministic failures are remembered and raised again; after any
-other failure the next thread tries for itself. A producer that finishes after ``clear`` gives its result to its own
-callers and leaves nothing behind.
+Bounded by entries and bytes (least recently used go first) and by how many are produced at a time; further keys wait
+their turn, in order. Deterministic failures are remembered and raised again; after any other failure the next thread
+tries for itself. A producer that finishes after ``clear`` gives its result to its own callers and leaves nothing
+behind.
 """
 
 from __future__ import annotations
@@ -10,22 +11,29 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
+from tenferro.engines.errors import CapacityError, ConfigurationError, RecursionRefusedError
 from tenferro.tracer.errors import LoweringError
 
 V = TypeVar("V")
+TRANSIENT: tuple[type[BaseException], ...] = (CapacityError, RecursionRefusedError)
+"""Refusals of the moment among the failures that would otherwise be remembered."""
 
 
 @dataclass(frozen=True, slots=True)
 class CacheStats:
-    """Counts since the start. ``waits``: on another thread's attempt; ``negative_hits``: failures raised again."""
+    """Counts since the start, but for ``entries``, ``bytes``, ``in_flight`` and ``queued``, which are of now.
+
+    ``waits``: on another thread's attempt; ``negative_hits``: failures raised again; ``peak``: most in flight at once;
+    ``refusals``: for want of capacity."""
 
     entries: int = 0
+    bytes: int = 0
     hits: int = 0
     misses: int = 0
     waits: int = 0
@@ -33,54 +41,98 @@ class CacheStats:
     preparations: int = 0
     evictions: int = 0
     in_flight: int = 0
+    peak: int = 0
+    queued: int = 0
+    refusals: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """``entries`` and ``bytes`` kept; ``in_flight``: productions at a time; ``queued``: keys that may wait for one."""
+
+    entries: int = 128
+    bytes: int = 64 << 20
+    in_flight: int = 16
+    queued: int = 64
+
+    def __post_init__(self) -> None:
+        for name, value in (("entries", self.entries), ("bytes", self.bytes), ("in_flight", self.in_flight)):
+            if value < 1:
+                raise ConfigurationError(f"PreparedCache: {name} is {value}; at least 1 is needed")
+        if self.queued < 0:
+            raise ConfigurationError(f"PreparedCache: queued is {self.queued}; 0 or more is needed")
 
 
 @dataclass(eq=False)
 class _Attempt(Generic[V]):
-    """One production under way, or done."""
+    """One production under way, or done. ``turn``: set when it may begin."""
 
+    turn: threading.Event = field(default_factory=threading.Event)
     done: threading.Event = field(default_factory=threading.Event)
     value: V | None = None
     failure: BaseException | None = None
+    bytes: int = 0
 
 
 _every: weakref.WeakSet[PreparedCache[Any]] = weakref.WeakSet()
 
 
+def _weightless(key: Any, value: Any) -> int:
+    return 0
+
+
 class PreparedCache(Generic[V]):
-    """A single-flight cache. ``deterministic``: the failures that would come again and are therefore kept."""
+    """A single-flight cache. ``deterministic``: the failures that would come again and are therefore kept. ``weigh``:
+    the bytes that a key and its value keep alive."""
 
     def __init__(
-        self, max_entries: int = 128, deterministic: tuple[type[BaseException], ...] = (LoweringError,)
+        self,
+        limits: Limits = Limits(),
+        weigh: Callable[[Any, V], int] = _weightless,
+        deterministic: tuple[type[BaseException], ...] = (LoweringError,),
     ) -> None:
-        if max_entries < 1:
-            raise ValueError(f"PreparedCache: max_entries is {max_entries}; at least 1 is needed")
-        self._max_entries = max_entries
+        self._limits = limits
+        self._weigh = weigh
         self._deterministic = deterministic
         self._lock = threading.Lock()
         self._entries: OrderedDict[Hashable, _Attempt[V]] = OrderedDict()
+        self._queue: deque[_Attempt[V]] = deque()
         self._stats = CacheStats()
         self._producing = threading.local()
         _every.add(self)
 
-    def get(self, key: Hashable, produce: Callable[[], V]) -> V:
-        """The value of ``key``; ``produce`` runs at most once at a time per key, outside the lock.
+    def get(self, key: Hashable, produce: Callable[[], V], refuse: bool = False) -> V:
+        """The value of ``key``; ``produce`` runs at most once at a time per key, outside the lock. Where as many are
+        being produced as may, it waits for its turn.
 
-        LoweringError if a producer asks the same cache for its own key."""
+        RecursionRefusedError for a producer that asks the same cache for anything that is not there. CapacityError
+        where it would have to wait for its turn and ``refuse`` is set, or where too many wait already."""
         while True:
-            attempt, mine = self._find(key)
+            attempt, mine = self._find(key, refuse)
             if mine:
                 return self._produce(key, attempt, produce)
-            if attempt in self._stack():
-                raise LoweringError("prepare: a program is being prepared from inside its own preparation")
-            attempt.done.wait()
+            if not attempt.done.is_set():
+                self._refuse_recursion()
+                attempt.done.wait()
             if attempt.value is not None:
                 return attempt.value
-            if isinstance(attempt.failure, self._deterministic):
+            if self._is_kept(attempt.failure):
+                assert attempt.failure is not None
                 # Each thread raises its own: one exception object would collect the tracebacks of all of them.
                 raise copy(attempt.failure) from attempt.failure
 
-    def _find(self, key: Hashable) -> tuple[_Attempt[V], bool]:
+    def _is_kept(self, failure: BaseException | None) -> bool:
+        return isinstance(failure, self._deterministic) and not isinstance(failure, TRANSIENT)
+
+    def _mine(self) -> _Attempt[V] | None:
+        """What this thread is producing."""
+        return getattr(self._producing, "attempt", None)
+
+    def _refuse_recursion(self) -> None:
+        if self._mine() is not None:
+            raise RecursionRefusedError("prepare: a program is being prepared from inside a preparation")
+
+    def _find(self, key: Hashable, refuse: bool) -> tuple[_Attempt[V], bool]:
         """The attempt at this key, and whether the caller has to make it."""
         with self._lock:
             attempt = self._entries.get(key)
@@ -88,48 +140,75 @@ class PreparedCache(Generic[V]):
                 self._entries.move_to_end(key)
                 self._count_found(attempt)
                 return attempt, False
+            self._refuse_recursion()
+            self._admit_one(refuse)
             attempt = _Attempt[V]()
             self._entries[key] = attempt
-            self._count(misses=1, preparations=1, in_flight=1)
+            if self._stats.in_flight < self._limits.in_flight and not self._queue:
+                self._begin(attempt)
+            else:
+                self._queue.append(attempt)
+            self._count(misses=1, preparations=1)
             return attempt, True
 
-    def _stack(self) -> list[_Attempt[V]]:
-        if not hasattr(self._producing, "stack"):
-            self._producing.stack = []
-        stack: list[_Attempt[V]] = self._producing.stack
-        return stack
+    def _admit_one(self, refuse: bool) -> None:
+        full = self._stats.in_flight >= self._limits.in_flight or bool(self._queue)
+        if full and (refuse or len(self._queue) >= self._limits.queued):
+            self._count(refusals=1)
+            raise CapacityError(
+                f"prepare: {self._stats.in_flight} programs are being prepared and {len(self._queue)} wait; "
+                f"{self._limits.in_flight} and {self._limits.queued} may"
+            )
+
+    def _begin(self, attempt: _Attempt[V]) -> None:
+        running = self._stats.in_flight + 1
+        self._stats = replace(self._stats, in_flight=running, peak=max(self._stats.peak, running))
+        attempt.turn.set()
 
     def _produce(self, key: Hashable, attempt: _Attempt[V], produce: Callable[[], V]) -> V:
-        stack = self._stack()
-        stack.append(attempt)
+        self._producing.attempt = attempt
         try:
+            attempt.turn.wait()
             attempt.value = produce()
         except BaseException as failure:
             attempt.failure = failure
             raise
         finally:
-            stack.pop()
+            self._producing.attempt = None
             self._finish(key, attempt)
             attempt.done.set()
         return attempt.value
 
     def _finish(self, key: Hashable, attempt: _Attempt[V]) -> None:
+        weight = self._weigh(key, attempt.value) if attempt.value is not None else 0
         with self._lock:
-            self._count(in_flight=-1)
+            self._end(attempt)
             if self._entries.get(key) is not attempt:
                 return  # cleared meanwhile
-            if attempt.failure is not None and not isinstance(attempt.failure, self._deterministic):
+            if attempt.failure is not None and not self._is_kept(attempt.failure):
                 del self._entries[key]
+                return
+            attempt.bytes = weight
+            self._count(bytes=weight)
             self._evict()
 
-    def _evict(self) -> None:
-        if len(self._entries) <= self._max_entries:
+    def _end(self, attempt: _Attempt[V]) -> None:
+        """One less in flight; whoever waits longest begins."""
+        if not attempt.turn.is_set():  # interrupted while it waited
+            self._queue.remove(attempt)
             return
-        for key in [k for k, a in self._entries.items() if a.value is not None or a.failure is not None]:
-            if len(self._entries) <= self._max_entries:
+        self._count(in_flight=-1)
+        while self._queue and self._stats.in_flight < self._limits.in_flight:
+            self._begin(self._queue.popleft())
+
+    def _evict(self) -> None:
+        if len(self._entries) <= self._limits.entries and self._stats.bytes <= self._limits.bytes:
+            return
+        for key, attempt in [(k, a) for k, a in self._entries.items() if a.value is not None or a.failure is not None]:
+            if len(self._entries) <= self._limits.entries and self._stats.bytes <= self._limits.bytes:
                 return
             del self._entries[key]
-            self._count(evictions=1)
+            self._count(evictions=1, bytes=-attempt.bytes)
 
     def _count_found(self, attempt: _Attempt[V]) -> None:
         if attempt.failure is not None:
@@ -142,22 +221,33 @@ class PreparedCache(Generic[V]):
     def _count(self, **changes: int) -> None:
         self._stats = replace(self._stats, **{k: getattr(self._stats, k) + v for k, v in changes.items()})
 
+    def limit(self, limits: Limits) -> None:
+        """Other limits from now on; what is beyond them goes at once."""
+        with self._lock:
+            self._limits = limits
+            self._evict()
+            while self._queue and self._stats.in_flight < limits.in_flight:
+                self._begin(self._queue.popleft())
+
     def stats(self) -> CacheStats:
         """The counts as they are now."""
         with self._lock:
-            return replace(self._stats, entries=len(self._entries))
+            return replace(self._stats, entries=len(self._entries), queued=len(self._queue))
 
     def clear(self) -> None:
         """Forget every entry; the counts go on."""
         with self._lock:
             self._entries.clear()
+            self._stats = replace(self._stats, bytes=0)
 
     def after_fork(self) -> None:
         """In the child: attempts of threads that do not exist there would never end."""
         self._lock = threading.Lock()
-        mine = self._stack()
+        self._queue.clear()
+        mine = self._mine()
+        self._stats = replace(self._stats, in_flight=int(mine is not None))
         for key, attempt in list(self._entries.items()):
-            if not attempt.done.is_set() and attempt not in mine:
+            if not attempt.done.is_set() and attempt is not mine:
                 del self._entries[key]
 
 

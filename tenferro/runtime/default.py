@@ -17,18 +17,21 @@ def _reference_engine() -> Engine:
     return ReferenceEngine()
 
 
-def _default_engine() -> Engine:
-    """The CPU engine; the reference engine where it is asked for, or where the processor is below the baseline."""
+def _default_engines() -> list[Engine]:
+    """The CPU engines; the reference engine where it is asked for, or where the processor is below the baseline."""
     if config().engine == "reference":
-        return _reference_engine()
+        return [_reference_engine()]
     from tenferro.engines.cpu import native
     from tenferro.engines.cpu.engine import CpuEngine
+    from tenferro.engines.cpu.threads import default_count
 
     try:
         native.module()  # refuses processors below the baseline, and foreign CPython or NumPy layouts
     except LoweringError:
-        return _reference_engine()
-    return CpuEngine()
+        return [_reference_engine()]
+    count = config().cpu_engines
+    share = None if count == 1 else max(1, default_count() // count)
+    return [CpuEngine(k, share=share) for k in range(count)]
 
 
 class _Default:
@@ -51,11 +54,14 @@ if hasattr(os, "register_at_fork"):
 
 
 def default_runtime() -> Runtime:
-    """The process's runtime, with one engine; made at the first call."""
+    """The process's runtime, with one engine or ``TENFERRO_CPU_ENGINES``; made at the first call."""
     if _default.runtime is None:
         with _default.lock:
             if _default.runtime is None:
-                _default.runtime = Runtime.builder().register_engine(_default_engine()).build()
+                builder = Runtime.builder()
+                for engine in _default_engines():
+                    builder.register_engine(engine)
+                _default.runtime = builder.build()
     return _default.runtime
 
 

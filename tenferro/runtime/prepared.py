@@ -1,14 +1,20 @@
-"""What ``prepare`` returns: a program made ready for one engine, and the signature that it was made for."""
+"""What ``prepare`` returns: a program made ready for its target engines, and the signature that it was made for."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from tenferro.engines.engine import Engine, Executable
+from tenferro.guards import Predicate, compile_guards
+from tenferro.lowering.exec_program import ExecProgram
 from tenferro.lowering.plan import Plan
+from tenferro.runtime.options import Policy
+from tenferro.runtime.schedule import Schedule
+from tenferro.runtime.transfers import Transfer
 from tenferro.tracer.errors import DtypeError, ShapeError
 from tenferro.tracer.program import Literal, Operand, SemanticProgram, Value, same_meaning
 
@@ -54,18 +60,48 @@ def target_of(engine: Engine) -> EngineTarget:
     return EngineTarget(engine.id, type(engine))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Prepared:
-    """A plan and its executable. Holds no engine and no array; threads may run it at the same time. It is stale, and
-    ``run`` refuses it, once its runtime has been reconfigured."""
+    """A schedule, and a plan and an executable for each part of it. Holds no engine and no array of a run; threads may
+    run it at the same time. It is stale, and ``run`` refuses it, once its runtime has been reconfigured.
+
+    ``units`` and ``plans`` are by number of the schedule's node; None for what is no part. ``defaults``: arrays that
+    inputs have where a run gives none, by position."""
 
     runtime_id: int
     epoch: int
     program: SemanticProgram
+    exec_program: ExecProgram
     signature: InputSignature
-    target: EngineTarget
-    plan: Plan
-    executable: Executable
+    targets: tuple[EngineTarget, ...]
+    policy: Policy
+    schedule: Schedule
+    plans: tuple[Plan | None, ...]
+    units: tuple[Executable | None, ...]
+    defaults: tuple[tuple[int, Any], ...] = field(default=(), repr=False)
+
+    @cached_property
+    def flat(self) -> Executable | None:
+        """The one executable of a program that runs whole on its first target; None where there is more to do."""
+        return self.units[0] if self.schedule.is_flat and self.schedule.nodes[0].engine == 0 else None
+
+    @cached_property
+    def guard(self) -> Predicate:
+        """What the program assumes of its inputs' sizes, as a function of them."""
+        return compile_guards(self.program.guards)
+
+    @property
+    def bytes(self) -> int:
+        """What the preparation keeps alive beside its kernels, roughly."""
+        return 1000 * len(self.exec_program.instructions) + 2000
+
+    def transfers(self) -> tuple[Transfer, ...]:
+        """What crosses between engines, with bytes and reason."""
+        return self.schedule.transfers
+
+    def executables(self) -> tuple[Executable, ...]:
+        """Those that there are, in order of their nodes."""
+        return tuple(u for u in self.units if u is not None)
 
 
 def _outline(program: SemanticProgram) -> tuple[object, ...]:
@@ -78,9 +114,9 @@ def _hashed(operand: Operand) -> object:
 
 
 class PreparedKey:
-    """Exact: program (by meaning and by user lines, since run-time errors name them), signature, target, registration,
-    and the settings that change code. The hash sees ops and operands only: a fingerprint's text would cost a tenth of
-    the preparation."""
+    """Exact: program (by meaning and by user lines, since run-time errors name them), signature, targets,
+    registrations, and the settings that change code. The hash sees ops and operands only: a fingerprint's text would
+    cost a tenth of the preparation."""
 
     __slots__ = ("_hash", "_lines", "_program", "_rest")
 
@@ -89,6 +125,11 @@ class PreparedKey:
         self._lines = tuple(o.line for o in program.operations)
         self._rest = rest
         self._hash = hash((_outline(program), rest))
+
+    @property
+    def bytes(self) -> int:
+        """What the key keeps alive, roughly."""
+        return 200 * len(self._program.operations) + 500
 
     def __hash__(self) -> int:
         return self._hash

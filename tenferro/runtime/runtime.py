@@ -1,4 +1,4 @@
-"""Registered engines in, prepared programs and their results out.
+"""Registered engines, transfers and extension families in, prepared programs and their results out.
 
 A ``Runtime`` holds an immutable snapshot of its configuration, numbered by an epoch. Reconfiguration publishes a new
 snapshot or fails whole; what was prepared under an older one is stale.
@@ -8,14 +8,30 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from tenferro.engines.engine import Engine, RunResult
-from tenferro.runtime.cache import CacheStats, PreparedCache
+from tenferro.engines.errors import (
+    BrokenEngineError,
+    ConcurrentReconfigurationError,
+    EngineFailure,
+    EngineMismatchError,
+    NoExecutableEngineError,
+    StaleError,
+    TargetError,
+    UnknownEngineError,
+    WrongRuntimeError,
+)
+from tenferro.runtime.cache import CacheStats, Limits, PreparedCache
+from tenferro.runtime.execute import execute
+from tenferro.runtime.extensions import ExtensionModule
+from tenferro.runtime.inputs import checked_all, resolve
+from tenferro.runtime.options import DEFAULT, Policy, PrepareOptions
+from tenferro.runtime.prepare import prepare
 from tenferro.runtime.prepared import (
     EngineTarget,
     InputSignature,
@@ -24,186 +40,230 @@ from tenferro.runtime.prepared import (
     check_signature,
     target_of,
 )
+from tenferro.runtime.snapshot import Configuration, Registration, Snapshot
+from tenferro.runtime.transfers import Endpoint, TransferProvider
 from tenferro.tracer.config import Config, config
-from tenferro.tracer.errors import LoweringError
 from tenferro.tracer.program import SemanticProgram
 
 _runtime_ids = itertools.count(1)
 _registration_ids = itertools.count(1)
 
 
-@dataclass(frozen=True, slots=True)
-class Registration:
-    """An engine under an identity of its own: registering the same name again is another registration."""
-
-    engine: Engine
-    identity: int
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """One configuration. It never changes; readers need no lock."""
-
-    epoch: int
-    registrations: tuple[Registration, ...]
-
-    def find(self, engine_id: str) -> Registration | None:
-        """The registration of this name."""
-        return next((r for r in self.registrations if r.engine.id == engine_id), None)
-
-
 class RuntimeBuilder:
     """Collects a configuration; ``build`` publishes it."""
 
     def __init__(self) -> None:
-        self._engines: list[Engine] = []
-        self._max_entries = 128
+        self._configuration = Configuration()
+        self._limits = Limits()
 
     def register_engine(self, engine: Engine) -> RuntimeBuilder:
-        """Add an engine. ValueError if its id is taken."""
-        if any(e.id == engine.id for e in self._engines):
-            raise ValueError(f"register_engine: id {engine.id!r} is registered already; ids must differ")
-        self._engines.append(engine)
+        """Add an engine. ConfigurationError if its id is taken or no name."""
+        self._configuration.register_engine(engine)
         return self
 
-    def max_prepared(self, entries: int) -> RuntimeBuilder:
-        """How many prepared programs are kept."""
-        self._max_entries = entries
+    def install_extension(self, module: ExtensionModule) -> RuntimeBuilder:
+        """Add a module's families. ConfigurationError if one of them is installed already."""
+        self._configuration.install_extension(module)
+        return self
+
+    def register_transfer(self, source: Endpoint, destination: Endpoint, provider: TransferProvider) -> RuntimeBuilder:
+        """Let values cross from one endpoint to another. ConfigurationError for a route that is registered."""
+        self._configuration.register_transfer(source, destination, provider)
+        return self
+
+    def policy(self, policy: Policy) -> RuntimeBuilder:
+        """What holds where a preparation's options say nothing."""
+        self._configuration.policy = policy
+        return self
+
+    def cache_limits(self, limits: Limits) -> RuntimeBuilder:
+        """How many prepared programs are kept, and made at a time."""
+        self._limits = limits
         return self
 
     def build(self) -> Runtime:
-        """The runtime. ValueError without an engine."""
-        if not self._engines:
-            raise ValueError("build: no engine is registered; at least one is needed")
-        return Runtime(tuple(Registration(e, next(_registration_ids)) for e in self._engines), self._max_entries)
+        """The runtime. ConfigurationError without an engine."""
+        return Runtime(self._configuration.frozen(Snapshot.empty(), _registration_ids), self._limits)
 
 
 class Runtime:
     """Prepares programs for engines and runs them. Made by ``Runtime.builder()``; thread-safe."""
 
-    def __init__(self, registrations: tuple[Registration, ...], max_entries: int) -> None:
+    def __init__(self, snapshot: Snapshot, limits: Limits) -> None:
         self.id = next(_runtime_ids)
-        self._snapshot = Snapshot(1, registrations)
+        self._snapshot = snapshot
         self._lock = threading.Lock()
-        self._cache: PreparedCache[Prepared] = PreparedCache(max_entries)
+        self._cache: PreparedCache[Prepared] = PreparedCache(limits, lambda key, made: key.bytes + made.bytes)
 
     @staticmethod
     def builder() -> RuntimeBuilder:
         """A builder without engines."""
         return RuntimeBuilder()
 
+    # -- configuration -----------------------------------------------------------------------------------------------
+
     @property
     def epoch(self) -> int:
         """The number of the configuration in force."""
         return self._snapshot.epoch
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The configuration in force. It never changes; later ones are other objects."""
+        return self._snapshot
 
     def engines(self) -> tuple[Engine, ...]:
         """The registered engines, in order of registration."""
         return tuple(r.engine for r in self._snapshot.registrations)
 
     def engine(self, engine_id: str) -> Engine:
-        """The engine of this name. LoweringError lists the names there are."""
+        """The engine of this name. UnknownEngineError lists the names there are."""
         return self._find(self._snapshot, engine_id).engine
 
     def _find(self, snapshot: Snapshot, engine_id: str) -> Registration:
         found = snapshot.find(engine_id)
         if found is None:
             known = ", ".join(r.engine.id for r in snapshot.registrations)
-            raise LoweringError(f"runtime: engine {engine_id!r} is not registered; one of {known} is needed")
+            raise UnknownEngineError(f"runtime: engine {engine_id!r} is not registered; one of {known} is needed")
         return found
 
-    def reconfigure(self, edit: Callable[[list[Engine]], None]) -> int:
-        """``edit`` changes a list of the engines; the result becomes the configuration, and the new epoch is returned.
+    def reconfigure(self, edit: Callable[[Configuration], None]) -> int:
+        """``edit`` changes a copy of the configuration, which is then put in force; the new epoch is returned.
 
-        Nothing changes where ``edit`` raises or the list is unfit (ValueError), nor where another thread has
-        reconfigured meanwhile (LoweringError). No change keeps the epoch."""
+        Nothing changes where ``edit`` raises or the result is unfit (ConfigurationError), nor where another thread has
+        reconfigured meanwhile (ConcurrentReconfigurationError). No change keeps the epoch. Prepared programs of an
+        older epoch are stale."""
         before = self._snapshot
-        engines = [r.engine for r in before.registrations]
-        edit(engines)
-        if not engines or len({e.id for e in engines}) != len(engines):
-            raise ValueError("reconfigure: engines must be at least one, with ids that differ")
-        kept = {id(r.engine): r for r in before.registrations}
-        after = tuple(kept.get(id(e)) or Registration(e, next(_registration_ids)) for e in engines)
+        copy = before.thawed()
+        edit(copy)
+        after = copy.frozen(before, _registration_ids)
         with self._lock:
             if self._snapshot is not before:
-                raise LoweringError("reconfigure: another thread has reconfigured meanwhile; nothing was changed")
-            if after != before.registrations:
-                self._snapshot = Snapshot(before.epoch + 1, after)
+                raise ConcurrentReconfigurationError(
+                    "reconfigure: another thread has reconfigured meanwhile; nothing was changed"
+                )
+            if after is not before:
+                self._snapshot = after
                 self._cache.clear()
         return self._snapshot.epoch
+
+    # -- preparation -------------------------------------------------------------------------------------------------
 
     def prepare(
         self,
         program: SemanticProgram,
         inputs: InputSignature,
         targets: Sequence[EngineTarget],
+        options: PrepareOptions = DEFAULT,
+        *,
         settings: Config | None = None,
+        defaults: Mapping[int, Any] | None = None,
     ) -> Prepared:
-        """Lower the program and make it executable on the target; from the cache where this was done before.
+        """Lower the program, place it on the targets and make each part executable; from the cache where this was done
+        before.
 
-        The schedule is the coalesced one: a program runs whole on one engine, so ``targets`` has one entry.
-        LoweringError for an unknown or several targets; ShapeError, DtypeError where ``inputs`` are not the program's.
-        """
+        inputs: dtype and rank of each. targets: engines that may be used, the preferred one first; ``run`` is given
+        engines in this order. defaults: by position, arrays for inputs that a run may leave out.
+        PrepareError's subclasses say what cannot be; ShapeError, DtypeError where ``inputs`` are not the program's."""
         snapshot = self._snapshot
-        if len(targets) != 1:
-            raise LoweringError(f"prepare: {len(targets)} targets; one is needed, a program runs whole on one engine")
-        (target,) = targets
-        registration = self._find(snapshot, target.engine_id)
-        if target_of(registration.engine) != target:
-            raise LoweringError(
-                f"prepare: engine {target.engine_id!r} is a {type(registration.engine).__name__}; "
-                f"the target asks for a {target.engine_class.__name__}"
-            )
+        engines = [self._target(snapshot, t) for t in targets]
+        if not engines or len(set(targets)) != len(engines):
+            names = ", ".join(t.engine_id for t in targets) or "none"
+            raise TargetError(f"prepare: targets are {names}; at least one is needed, each once")
         check_signature(program, inputs)
         used = settings if settings is not None else config()
-        key = PreparedKey(program, inputs, target, registration.identity, used.code_key())
-        prepared = self._cache.get(key, lambda: self._make(snapshot, program, inputs, registration.engine, used))
+        policy = options.under(snapshot.policy)
+        registered = tuple(self._find(snapshot, e.id).identity for e in engines)
+        key = PreparedKey(program, inputs, tuple(targets), registered, policy, options.storage, used.code_key())
+        made = self._cache.get(
+            key,
+            lambda: prepare(self.id, snapshot, program, inputs, engines, policy, options.storage, used),
+            refuse=options.in_flight == "refuse",
+        )
         if self._snapshot.epoch != snapshot.epoch:
-            raise LoweringError("prepare: the runtime was reconfigured meanwhile; prepare again")
-        return prepared
+            raise StaleError("prepare: the runtime was reconfigured meanwhile; prepare again")
+        return made if not defaults else replace(made, defaults=tuple(sorted(defaults.items())))
 
-    def _make(
-        self, snapshot: Snapshot, program: SemanticProgram, inputs: InputSignature, engine: Engine, settings: Config
-    ) -> Prepared:
-        from tenferro.lowering import lower
+    def _target(self, snapshot: Snapshot, target: EngineTarget) -> Engine:
+        engine = self._find(snapshot, target.engine_id).engine
+        if target_of(engine) != target:
+            raise TargetError(
+                f"prepare: engine {target.engine_id!r} is a {type(engine).__name__}; "
+                f"the target asks for a {target.engine_class.__name__}"
+            )
+        if not engine.is_executable:
+            raise NoExecutableEngineError(f"prepare: engine {engine.id!r} only prepares; one that runs is needed")
+        return engine
 
-        plan = lower(program, settings)
-        executable = engine.compile(plan)
-        return Prepared(self.id, snapshot.epoch, program, inputs, target_of(engine), plan, executable)
+    # -- runs --------------------------------------------------------------------------------------------------------
 
     def run(
-        self, engines: Sequence[Engine], prepared: Prepared, inputs: Sequence[np.ndarray[Any, Any] | int]
+        self, engines: Sequence[Engine], prepared: Prepared, inputs: Sequence[np.ndarray[Any, Any] | int] = ()
     ) -> RunResult:
         """Run on engines that the caller holds, one per target, in order.
 
-        LoweringError where ``prepared`` is stale or another runtime's, or the engines are not its targets or broken."""
-        if prepared.epoch != self._snapshot.epoch or prepared.runtime_id != self.id:
-            raise LoweringError(self._why_stale(prepared))
-        if len(engines) != 1:
-            raise LoweringError(f"run: {len(engines)} engines; the program was prepared for one")
-        engine = engines[0]
-        target = prepared.target
-        if engine.id != target.engine_id or type(engine) is not target.engine_class:
-            raise LoweringError(f"run: engine {engine.id!r}; the program was prepared for {target.engine_id!r}")
-        if engine.broken:
-            raise LoweringError(f"run: engine {engine.id!r} is broken, native code failed under it; make another one")
-        return prepared.executable.run(inputs)
+        inputs: ndarrays and ints; fewer than the program has where it was prepared with defaults. Raises StaleError,
+        WrongRuntimeError, EngineMismatchError, BrokenEngineError; InputError, DtypeError, ShapeError, GuardError for
+        inputs that the program was not prepared for; and what the program itself raises."""
+        self._check(engines, prepared)
+        given = resolve(prepared.program, dict(prepared.defaults), inputs)
+        return self._launch(engines, prepared, checked_all(prepared.program, given))
 
-    def _why_stale(self, prepared: Prepared) -> str:
+    def run_checked(self, engines: Sequence[Engine], prepared: Prepared, inputs: Sequence[Any]) -> RunResult:
+        """``run`` for a caller that has checked inputs and guards itself, as ``@jit`` has."""
+        self._check(engines, prepared)
+        return self._launch(engines, prepared, inputs)
+
+    def _check(self, engines: Sequence[Engine], prepared: Prepared) -> None:
+        if prepared.epoch != self._snapshot.epoch or prepared.runtime_id != self.id:
+            self._refuse(prepared)
+        targets = prepared.targets
+        if len(engines) != len(targets):
+            raise EngineMismatchError(f"run: {len(engines)} engines; the program was prepared for {len(targets)}")
+        for engine, target in zip(engines, targets, strict=True):
+            if engine.id != target.engine_id or type(engine) is not target.engine_class:
+                raise EngineMismatchError(
+                    f"run: engine {engine.id!r}; the program was prepared for {target.engine_id!r}"
+                )
+            if engine.broken:
+                raise BrokenEngineError(
+                    f"run: engine {engine.id!r} is broken, native code failed under it ({engine.broken}); make another"
+                )
+
+    def _launch(self, engines: Sequence[Engine], prepared: Prepared, inputs: Sequence[Any]) -> RunResult:
+        flat = prepared.flat
+        if flat is None:
+            return execute(prepared, engines, inputs)
+        try:
+            return flat.run(inputs)
+        except EngineFailure as failure:
+            engines[0].broken = str(failure)
+            raise BrokenEngineError(f"run: engine {engines[0].id!r} broke: {failure}") from failure
+
+    def _refuse(self, prepared: Prepared) -> None:
         if prepared.runtime_id != self.id:
-            return f"run: the program was prepared by runtime {prepared.runtime_id}; this is runtime {self.id}"
-        return (
+            raise WrongRuntimeError(
+                f"run: the program was prepared by runtime {prepared.runtime_id}; this is runtime {self.id}"
+            )
+        raise StaleError(
             f"run: the program was prepared under configuration {prepared.epoch}; "
             f"configuration {self.epoch} is in force, prepare again"
         )
+
+    # -- caches ------------------------------------------------------------------------------------------------------
 
     def cache_stats(self) -> CacheStats:
         """Counts of the cache of prepared programs."""
         return self._cache.stats()
 
+    def limit_cache(self, limits: Limits) -> None:
+        """Other limits for the cache of prepared programs; what is beyond them goes at once."""
+        self._cache.limit(limits)
+
     def clear_caches(self) -> None:
-        """Forget every prepared program; those that callers hold go on working."""
+        """Forget every prepared program and what executors keep; programs that callers hold go on working."""
         self._cache.clear()
+        self._snapshot.families.clear_caches()
 
     def __repr__(self) -> str:
         return f"<Runtime {self.id}, epoch {self.epoch}: {', '.join(e.id for e in self.engines())}>"

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from tenferro.runtime import PreparedCache
+from tenferro.runtime import Limits, PreparedCache
 from tenferro.tracer.errors import LoweringError
 
 
@@ -67,7 +67,7 @@ def test_other_failures_are_forgotten():
 
 
 def test_least_recently_used_go():
-    cache = PreparedCache(max_entries=2)
+    cache = PreparedCache(Limits(entries=2))
     for key in ("a", "b", "a", "c"):
         cache.get(key, key.upper)
     made = []
@@ -89,10 +89,10 @@ def test_clear_during_production():
 
 def test_recursion_is_refused():
     cache = PreparedCache()
-    with pytest.raises(LoweringError, match="inside its own preparation"):
+    with pytest.raises(LoweringError, match="inside a preparation"):
         cache.get("k", lambda: cache.get("k", lambda: 1))
 
 
 def test_bound_is_checked():
-    with pytest.raises(ValueError, match="max_entries is 0"):
-        PreparedCache(max_entries=0)
+    with pytest.raises(ValueError, match="entries is 0"):
+        PreparedCache(Limits(entries=0))

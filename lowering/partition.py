@@ -1,0 +1,215 @@
+"""Parts: an ExecProgram and an engine for each of its instructions go in, programs of their own come out, one engine
+each.
+
+A part holds every instruction of one engine at one *level*: the number of changes of engine on the longest way from the
+inputs. Parts of one level do not wait for one another, and every value flows to a higher level, so that the parts form
+no cycle. With one engine there is one part, the whole program.
+
+A part's sizes are expressions of leaves of the whole program; it gets the value of each as an int input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tenferro.lowering.exec_program import ExecInput, ExecProgram, Instruction, Slot, Source
+from tenferro.tracer.dims import DimExpr, Extent, Leaf, leaf, leaves, substitute
+from tenferro.tracer.op import Collective, Library
+from tenferro.tracer.program import ArrayType, DimScalar, Params
+
+_EFFECTS = "effects"  # what an ordered instruction reads and makes
+_INT64 = np.dtype(np.int64)
+
+
+@dataclass(frozen=True)
+class Part:
+    """``program`` reads the slots ``reads`` of the whole, then the values of ``sizes``; its outputs are the slots
+    ``writes``. Run-time extents that it measures have one name in both."""
+
+    engine: int
+    level: int
+    program: ExecProgram
+    reads: tuple[int, ...]
+    sizes: tuple[Leaf, ...]
+    writes: tuple[int, ...]
+    numbers: tuple[int, ...]  # its instructions in the whole program
+    measured: tuple[Leaf, ...] = ()
+
+
+def is_collective(instruction: Instruction) -> bool:
+    return isinstance(instruction.op.form, Collective)
+
+
+def levels(program: ExecProgram, engines: Sequence[int]) -> list[int]:
+    """The level of each instruction. A collective is a level of its own."""
+    made: dict[Slot | Leaf | str, tuple[int, int]] = {}  # → (level, engine); engine −1 after a collective
+    found = []
+    for number, instruction in enumerate(program.instructions):
+        engine = -1 if is_collective(instruction) else engines[number]
+        needs: set[Slot | Leaf | str] = {s for s in instruction.inputs if isinstance(s, Slot)}
+        needs |= _leaves_of(instruction)
+        if instruction.op.is_ordered:
+            needs.add(_EFFECTS)
+        level = 0
+        for need in needs:
+            if need not in made:
+                continue
+            before, where = made[need]
+            level = max(level, before + (where != engine or engine < 0))
+        found.append(level)
+        effects = (_EFFECTS,) if instruction.op.is_ordered else ()
+        for product in (*instruction.outputs, *_measured(instruction), *effects):
+            made[product] = (level, engine)
+    return found
+
+
+def partition(program: ExecProgram, engines: Sequence[int]) -> tuple[Part | int, ...]:
+    """The parts, in an order in which they may run; a collective stands as the number of its instruction."""
+    groups: dict[tuple[int, int], list[int]] = {}
+    order = levels(program, engines)
+    for number, level in enumerate(order):
+        where = -1 - number if is_collective(program.instructions[number]) else engines[number]
+        groups.setdefault((level, where), []).append(number)
+    needed = _readers(program, engines, order)
+    found: list[Part | int] = []
+    for (level, where), members in sorted(groups.items(), key=lambda item: (item[0][0], item[1][0])):
+        found.append(members[0] if where < 0 else _part(program, where, level, members, needed))
+    return tuple(found)
+
+
+def _readers(program: ExecProgram, engines: Sequence[int], order: Sequence[int]) -> dict[int, set[tuple[int, int]]]:
+    """For each slot the (level, engine) of its readers; (−1, −1) stands for the program's outputs."""
+    found: dict[int, set[tuple[int, int]]] = {}
+    for number, instruction in enumerate(program.instructions):
+        where = -1 - number if is_collective(instruction) else engines[number]
+        for source in instruction.inputs:
+            if isinstance(source, Slot):
+                found.setdefault(source.index, set()).add((order[number], where))
+    for o in program.outputs:
+        if isinstance(o, Slot):
+            found.setdefault(o.index, set()).add((-1, -1))
+    return found
+
+
+def _part(
+    program: ExecProgram, engine: int, level: int, members: Sequence[int], needed: dict[int, set[tuple[int, int]]]
+) -> Part:
+    mine = [program.instructions[n] for n in members]
+    made = {s.index for i in mine for s in i.outputs}
+    types = program.slot_types()
+    reads = tuple(dict.fromkeys(s.index for i in mine for s in i.inputs if isinstance(s, Slot) and s.index not in made))
+    writes = tuple(s for s in sorted(made) if needed.get(s, set()) - {(level, engine)})
+    own = {x for i in mine for x in _measured(i)}
+    sizes = tuple(sorted(_all_leaves(mine, [types[s] for s in reads]) - own))
+    renaming = _Renaming(reads, sizes, made, own)
+    inputs = [ExecInput(Slot(k), renaming.type(types[s]), "argument", f"slot {s}") for k, s in enumerate(reads)]
+    inputs += [ExecInput(Slot(len(reads) + k), ArrayType(_INT64, ()), "int", str(size)) for k, size in enumerate(sizes)]
+    outputs = tuple(renaming.slot(s) for s in writes)
+    last = {s.index: k for k, i in enumerate(mine) for s in i.inputs if isinstance(s, Slot)}
+    last.update((s, len(mine)) for s in writes)
+    instructions = tuple(renaming.instruction(i, partial(_is_last, last, k)) for k, i in enumerate(mine))
+    part = ExecProgram(f"{program.name}.{level}", tuple(inputs), instructions, outputs, renaming.n_slots, ())
+    return Part(engine, level, part, reads, sizes, writes, tuple(members), tuple(sorted(own)))
+
+
+def whole(program: ExecProgram, engine: int) -> Part:
+    """The program as its one part."""
+    return Part(
+        engine,
+        0,
+        program,
+        tuple(i.slot.index for i in program.inputs),
+        (),
+        tuple(o.index for o in program.outputs if isinstance(o, Slot)),
+        tuple(range(len(program.instructions))),
+    )
+
+
+def _measured(instruction: Instruction) -> list[Leaf]:
+    """The run-time extents that running the instruction tells."""
+    form = instruction.op.form
+    if not isinstance(form, Library):
+        return []
+    exprs = (instruction.types[output].shape[axis] for output, axis in form.runtime_extents)
+    return [x for e in exprs for x in leaves(e)]
+
+
+def _all_leaves(instructions: Iterable[Instruction], read: Iterable[ArrayType]) -> set[Leaf]:
+    found = {x for t in read for n in t.shape for x in leaves(n)}
+    for i in instructions:
+        found |= _leaves_of(i)
+    return found
+
+
+def _leaves_of(instruction: Instruction) -> set[Leaf]:
+    found = {x for t in instruction.types for n in t.shape for x in leaves(n)}
+    for value in instruction.params.values():
+        found |= _leaves_in(value)
+    for source in instruction.inputs:
+        if isinstance(source, DimScalar):
+            found |= leaves(source.expr)
+    return found
+
+
+def _leaves_in(value: Any) -> set[Leaf]:
+    if isinstance(value, DimExpr):
+        return set(leaves(value))
+    return {x for v in value for x in _leaves_in(v)} if isinstance(value, tuple) else set()
+
+
+def _is_last(last: Mapping[int, int], number: int, slot: int) -> bool:
+    return last[slot] == number
+
+
+class _Renaming:
+    """Slots and leaves of the whole program → those of a part."""
+
+    def __init__(self, reads: Sequence[int], sizes: Sequence[Leaf], made: Iterable[int], own: set[Leaf]) -> None:
+        first = len(reads) + len(sizes)
+        self.slots = {s: k for k, s in enumerate(reads)}
+        self.slots.update((s, first + k) for k, s in enumerate(sorted(made)))
+        self.n_slots = len(self.slots) + len(sizes)
+        self.leaves: dict[Leaf, Extent] = {size: leaf("int", len(reads) + k) for k, size in enumerate(sizes)}
+        self.leaves.update((x, leaf(x.kind, x.index, x.axis)) for x in own)
+
+    def slot(self, index: int) -> Slot:
+        return Slot(self.slots[index])
+
+    def extent(self, extent: Extent) -> Extent:
+        return substitute(extent, self.leaves.__getitem__)
+
+    def type(self, old: ArrayType) -> ArrayType:
+        return old if all(isinstance(n, int) for n in old.shape) else replace(old, shape=self._shape(old.shape))
+
+    def _shape(self, shape: tuple[Extent, ...]) -> tuple[Extent, ...]:
+        return tuple(self.extent(n) for n in shape)
+
+    def value(self, value: Any) -> Any:
+        if isinstance(value, DimExpr):
+            return self.extent(value)
+        return tuple(self.value(v) for v in value) if isinstance(value, tuple) else value
+
+    def source(self, source: Source) -> Source:
+        if isinstance(source, Slot):
+            return self.slot(source.index)
+        if not isinstance(source, DimScalar):
+            return source
+        expr = self.extent(source.expr)
+        assert isinstance(expr, DimExpr)  # a leaf becomes a leaf
+        return replace(source, expr=expr)
+
+    def instruction(self, old: Instruction, ends: Callable[[int], bool]) -> Instruction:
+        """``ends``: whether nothing of the part reads a slot after this."""
+        return replace(
+            old,
+            inputs=tuple(self.source(s) for s in old.inputs),
+            params=Params(**{k: self.value(v) for k, v in old.params.items()}),
+            outputs=tuple(self.slot(s.index) for s in old.outputs),
+            types=tuple(self.type(t) for t in old.types),
+            last_use=tuple(isinstance(s, Slot) and ends(s.index) for s in old.inputs),
+        )

@@ -1,0 +1,36 @@
+"""``tn.on``: operations of a traced function on an engine of one's choice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from tenferro.tracer.errors import TraceError
+from tenferro.tracer.lines import at, user_line
+from tenferro.tracer.trace import current_trace
+
+if TYPE_CHECKING:
+    from tenferro.engines.engine import Engine
+
+
+@contextmanager
+def on(engine: Engine | str) -> Iterator[None]:
+    """``with tn.on("cpu:1"):`` operations traced inside run on that engine; the values they need are brought there.
+
+    Results do not depend on it. Outside a traced function TraceError: ``jit(engine=…)`` and ``x.to(engine)`` say there
+    where things run. UnknownEngineError for an engine that is not registered."""
+    trace = current_trace()
+    if trace is None:
+        raise TraceError(
+            f"on: no function is being traced here; jit(engine=...) or x.to(engine) are needed{at(user_line())}"
+        )
+    from tenferro.runtime import default_runtime
+
+    name = engine if isinstance(engine, str) else engine.id
+    default_runtime().engine(name)  # refuses a name that is none
+    before, trace.place = trace.place, name
+    try:
+        yield
+    finally:
+        trace.place = before

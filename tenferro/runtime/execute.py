@@ -1,0 +1,216 @@
+"""The executor: a prepared schedule, its engines and a run's inputs go in, outputs come out.
+
+Each engine is an event domain. Nodes are enqueued in order, then all domains are drained; only then is storage let go
+and an error raised: the first node's in schedule order, the others' as notes.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, assert_never
+
+import numpy as np
+
+from tenferro.engines.engine import Engine, RunResult, executed
+from tenferro.engines.errors import ArrivalError, EngineFailure, EventError, TransferBudgetError
+from tenferro.engines.events import DomainRun, Token, combined
+from tenferro.engines.reference import evaluated
+from tenferro.lowering.exec_program import Slot, Source
+from tenferro.runtime.prepared import Prepared
+from tenferro.runtime.schedule import BarrierNode, CollectiveNode, Node, OperationNode, TransferNode
+from tenferro.runtime.transfers import arrived
+from tenferro.tracer.dims import Leaf, evaluate
+from tenferro.tracer.program import DimScalar, Literal
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass
+class _Run:
+    """One execution. ``values``: (slot, engine) → what lies there; ``readers``: how many nodes have yet to read it."""
+
+    prepared: Prepared
+    engines: Sequence[Engine]
+    sizes: dict[Leaf, int]
+    values: dict[tuple[int, int], Any] = field(default_factory=dict)
+    readers: Counter[tuple[int, int]] = field(default_factory=Counter)
+    measured: dict[Leaf, int] = field(default_factory=dict)
+    moved: int = 0
+    cancelled: bool = False
+    lock: threading.Lock = field(default_factory=threading.Lock)  # transfers read in another domain than their source's
+
+    def launch(self, number: int, node: Node) -> None:
+        """What a node does, on its domain's thread."""
+        if self.cancelled:
+            return
+        match node:
+            case OperationNode():
+                self._operation(number, node)
+            case TransferNode():
+                self._transfer(node)
+            case CollectiveNode():
+                self._collective(node)
+            case BarrierNode():
+                pass
+            case _:
+                assert_never(node)
+
+    def _operation(self, number: int, node: OperationNode) -> None:
+        part, engine = node.part, self.engines[node.engine]
+        inputs = [self._read(slot, node.engine) for slot in part.reads]
+        unit = self.prepared.units[number]
+        assert unit is not None
+        result = unit.run([*inputs, *(self.sizes[x] for x in part.sizes)])
+        self.sizes.update(result.runtime)
+        self.measured.update(result.runtime)
+        for slot, value in zip(part.writes, result.outputs, strict=True):
+            self._publish(slot, node.engine, engine, value)
+
+    def _transfer(self, node: TransferNode) -> None:
+        sent = self._read(node.slot, node.source)
+        self._count_bytes(sent)
+        got = node.provider.transfer(sent, self.engines[node.source], self.engines[node.engine])
+        self.values[node.slot, node.engine] = arrived(node.transfer, sent, got, self.engines[node.engine])
+
+    def _count_bytes(self, sent: Array) -> None:
+        with self.lock:
+            self.moved += sent.nbytes
+        allowed = self.prepared.policy.max_transfer_bytes
+        if allowed is not None and self.moved > allowed:
+            raise TransferBudgetError(f"run: {self.moved} bytes cross between engines; {allowed} are allowed")
+
+    def _collective(self, node: CollectiveNode) -> None:
+        slots = [s.index for s in node.instruction.inputs if isinstance(s, Slot)]
+        operands = [self._read(s, place) for s, place in zip(slots, node.places, strict=True)]
+        params = {k: evaluated(v, self.sizes) for k, v in node.instruction.params.items()}
+        results = executed(node.instruction, operands, params, {})
+        for slot, place, value in zip(node.instruction.outputs, node.places, results, strict=True):
+            self._publish(slot.index, place, self.engines[place], value)
+
+    def _read(self, slot: int, engine: int) -> Any:
+        key = slot, engine
+        with self.lock:
+            value = self.values[key]
+            self.readers[key] -= 1
+            if self.readers[key] <= 0:
+                del self.values[key]
+        return value
+
+    def _publish(self, slot: int, place: int, engine: Engine, value: Any) -> None:
+        if not engine.holds(value):
+            raise ArrivalError(f"run: s{slot} is not in the memory of {engine.id}, which made it")
+        self.values[slot, place] = value
+
+    # Before and after.
+
+    def admit(self, inputs: Sequence[Any]) -> None:
+        """Inputs to where they enter; who reads what how often."""
+        program, schedule = self.prepared.exec_program, self.prepared.schedule
+        for declared, places, value in zip(program.inputs, schedule.inputs, inputs, strict=True):
+            array = np.asarray(value, declared.type.dtype) if isinstance(value, int) else value
+            for place in places:
+                self.values[declared.slot.index, place] = array
+        for node in schedule.nodes:
+            self.readers.update(_reads(node))
+        for source, home in zip(program.outputs, schedule.outputs, strict=True):
+            if isinstance(source, Slot) and home >= 0:
+                self.readers[source.index, home] += 1
+
+    def output(self, source: Source, home: int, inputs: Sequence[Any]) -> Array:
+        match source:
+            case Slot(index=index) if home >= 0:
+                found: Array = self.values[index, home]
+                return found
+            case Slot(index=index):
+                position = next(k for k, i in enumerate(self.prepared.exec_program.inputs) if i.slot.index == index)
+                return np.asarray(inputs[position])
+            case Literal(value=value, dtype=dtype):
+                return np.array(value, dtype)
+            case DimScalar(expr=expr, dtype=dtype):
+                return np.array(evaluate(expr, self.sizes), dtype)
+
+
+def _reads(node: Node) -> list[tuple[int, int]]:
+    match node:
+        case OperationNode(engine=engine, part=part):
+            return [(slot, engine) for slot in part.reads]
+        case TransferNode(slot=slot, source=source):
+            return [(slot, source)]
+        case CollectiveNode(instruction=instruction, places=places):
+            slots = [s.index for s in instruction.inputs if isinstance(s, Slot)]
+            return list(zip(slots, places, strict=True))
+        case BarrierNode():
+            return []
+        case _:
+            assert_never(node)
+
+
+def sizes_of(prepared: Prepared, inputs: Sequence[Any]) -> dict[Leaf, int]:
+    """The leaves that the inputs give values to."""
+    found: dict[Leaf, int] = {}
+    for k, x in enumerate(inputs):
+        if isinstance(x, int):
+            found[Leaf("int", k)] = x
+        else:
+            found.update((Leaf("extent", k, axis), n) for axis, n in enumerate(x.shape))
+    return found
+
+
+def execute(prepared: Prepared, engines: Sequence[Engine], inputs: Sequence[Any]) -> RunResult:
+    """Run a schedule of several nodes. Raises what a node raised, when nothing runs any more."""
+    run = _Run(prepared, engines, sizes_of(prepared, inputs))
+    run.admit(inputs)
+    schedule = prepared.schedule
+    domains: dict[int, DomainRun] = {}
+    tokens: list[Token] = []
+    try:
+        for number, node in enumerate(schedule.nodes):
+            domain = domains.get(node.engine) or _begin(engines[node.engine])
+            domains[node.engine] = domain
+            bridge = not isinstance(node, OperationNode)
+            launch = partial(contextvars.copy_context().run, run.launch, number, node)
+            token = domain.enqueue([tokens[d] for d in node.dependencies], launch, bridge)
+            if token.origin != domain.domain:
+                raise EventError(f"run: a token of {token.origin} for a node of {domain.domain}")
+            tokens.append(token)
+        for token in tokens:
+            token.wait()
+    except BaseException as failure:
+        run.cancelled = True
+        combined([failure, *_drained(domains, tokens)])
+        raise
+    failures = _drained(domains, tokens)
+    if failures:
+        _mark_broken(engines, schedule.nodes, tokens)
+        raise combined(failures)
+    outputs = zip(prepared.exec_program.outputs, schedule.outputs, strict=True)
+    return RunResult([run.output(o, home, inputs) for o, home in outputs], run.measured)
+
+
+def _begin(engine: Engine) -> DomainRun:
+    run = engine.driver().begin_run(engine.id)
+    if run.domain != engine.id:
+        raise EventError(f"run: engine {engine.id} began a run of {run.domain}")
+    return run
+
+
+def _drained(domains: dict[int, DomainRun], tokens: Sequence[Token]) -> list[BaseException]:
+    """Wait until nothing runs; the failures in schedule order, then those of draining itself."""
+    extra: list[BaseException] = []
+    for domain in domains.values():
+        try:
+            domain.drain()
+        except Exception as failure:  # one domain's trouble must not keep the others from being drained
+            extra.append(failure)
+    return [t.failure for t in tokens if t.failure is not None] + extra
+
+
+def _mark_broken(engines: Sequence[Engine], nodes: Sequence[Node], tokens: Sequence[Token]) -> None:
+    for node, token in zip(nodes, tokens, strict=True):
+        if isinstance(token.failure, EngineFailure):
+            engines[node.engine].broken = str(token.failure)

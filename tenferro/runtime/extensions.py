@@ -1,0 +1,190 @@
+"""Extension families: operations that the core does not have, with what every stage must know of them.
+
+A *family* has a versioned name, an inference rule and a NumPy reference; a *module* brings families, their executors on
+engines, and is installed into a runtime. Executors get a cache that is lent for the run.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from tenferro.engines.engine import Engine, Executor
+from tenferro.engines.errors import BrokenEngineError, ConfigurationError, EngineFailure
+from tenferro.evaluation import evaluator
+from tenferro.lowering.plan import CallStep, Plan
+from tenferro.runtime.identity import checked_family, checked_name
+from tenferro.tracer.dim import Dim, as_extent
+from tenferro.tracer.op import Extension, Op
+from tenferro.tracer.program import ArrayType, Params
+from tenferro.tracer.trace import current_trace
+from tenferro.tracer.traced import fresh, operand
+
+MAX_CACHED = 64
+
+
+class FamilyCache:
+    """What an executor keeps between runs, such as plans: the least recently used go. Thread-safe."""
+
+    def __init__(self, max_entries: int = MAX_CACHED) -> None:
+        self._entries: OrderedDict[Hashable, Any] = OrderedDict()
+        self._lock = threading.Lock()
+        self._max_entries = max_entries
+
+    def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """The entry of this key, made by ``make`` where there is none."""
+        with self._lock:
+            if key in self._entries:
+                self._entries.move_to_end(key)
+                return self._entries[key]
+        made = make()
+        with self._lock:
+            found = self._entries.setdefault(key, made)
+            while len(self._entries) > self._max_entries:
+                self._entries.popitem(last=False)
+        return found
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            self._entries.clear()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+@dataclass(frozen=True, slots=True)
+class Lent:
+    """What an executor is lent for one call: the engine and the family's cache there."""
+
+    engine: Engine
+    cache: FamilyCache
+
+
+@dataclass(frozen=True)
+class Family:
+    """An operation from outside the core.
+
+    name: ``library.operation.v1``; the version counts up with every change of meaning.
+    infer: (types of the operands, params) → types of the results.
+    reference: (*arrays, **params) → array, or a tuple of them; it defines the meaning.
+    ordered: the operation has effects, so that calls keep their order and are never dropped or shared.
+
+    The family itself is a function for traced and eager code: ``family(x, y, width=3)``."""
+
+    name: str
+    infer: Callable[[Sequence[ArrayType], Params], tuple[ArrayType, ...]]
+    reference: Callable[..., Any]
+    ordered: bool = False
+    op: Op = field(init=False, repr=False, compare=False)
+    _jitted: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        checked_family(self.name)
+        object.__setattr__(self, "op", Op(self.name, Extension(self.name, self.ordered), self.infer, self.reference))
+
+    def __call__(self, *arrays: Any, **params: Hashable) -> Any:
+        """The operation on arrays; sizes of a traced function may be parameters."""
+        trace = current_trace()
+        if trace is None:
+            return self._eager(tuple(sorted(params.items())))(*arrays)
+        settings = {k: as_extent(v) if isinstance(v, Dim) else v for k, v in params.items()}
+        values = trace.emit(self.op, [operand(trace, x, self.name)[0] for x in arrays], **settings)
+        made = [fresh(trace, v, scalar=False) for v in values]
+        return made[0] if len(made) == 1 else tuple(made)
+
+    def _eager(self, params: tuple[tuple[str, Hashable], ...]) -> Any:
+        found = self._jitted.get(params)
+        if found is None:
+            found = self._jitted.setdefault(params, evaluator().jitted(partial(self, **dict(params))))
+        return found
+
+
+@dataclass(frozen=True)
+class ExtensionModule:
+    """Families and where they run. executors: (family's name, hardware such as ``"cpu"`` or an engine's id) →
+    ``execute(lent, *arrays, **params)``. A family without an executor for an engine runs as its reference where the
+    engine takes NumPy calls (``allow_reference``), and nowhere else."""
+
+    name: str
+    families: tuple[Family, ...]
+    executors: Mapping[tuple[str, str], Callable[..., Any]] = field(default_factory=dict)
+    allow_reference: bool = True
+
+    def __post_init__(self) -> None:
+        checked_name("module", self.name)
+        names = [f.name for f in self.families]
+        if len(set(names)) != len(names):
+            raise ConfigurationError(f"module {self.name}: a family comes twice; names must differ")
+        for family, where in self.executors:
+            checked_name("hardware", where)
+            if family not in names:
+                raise ConfigurationError(f"module {self.name}: an executor is for {family}, which it does not bring")
+
+
+class Families:
+    """The families of one configuration. Immutable; the caches in it are what runs are lent."""
+
+    def __init__(self, modules: Sequence[ExtensionModule] = ()) -> None:
+        self.modules = tuple(modules)
+        self._by_name: dict[str, tuple[Family, ExtensionModule]] = {}
+        self._caches: dict[tuple[str, str], FamilyCache] = {}
+        self._lock = threading.Lock()
+        for module in modules:
+            for family in module.families:
+                if family.name in self._by_name:
+                    raise ConfigurationError(f"install_extension: family {family.name} is installed already")
+                self._by_name[family.name] = (family, module)
+
+    def serves(self, family: str, engine: Engine) -> bool:
+        """Whether the family runs on this engine."""
+        if family not in self._by_name:
+            return False
+        _, module = self._by_name[family]
+        return _executor(module, family, engine) is not None or (
+            module.allow_reference and "library" in engine.capabilities
+        )
+
+    def missing(self, family: str, engines: str) -> str:
+        """Why the family does not run on any of these engines."""
+        if family not in self._by_name:
+            return f"family {family} is not installed; its module is needed (install_extension)"
+        return f"family {family} has no executor for {engines}; one is needed"
+
+    def executors(self, plan: Plan, engine: Engine) -> dict[str, Executor]:
+        """The executors for what is in the plan, each with its cache."""
+        found: dict[str, Executor] = {}
+        for step in plan.steps:
+            form = step.instruction.op.form if isinstance(step, CallStep) else None
+            if isinstance(form, Extension) and form.family in self._by_name:
+                execute = _executor(self._by_name[form.family][1], form.family, engine)
+                if execute is not None:
+                    lent = Lent(engine, self._cache(form.family, engine.id))
+                    found[form.family] = partial(_guarded, execute, lent, form.family)
+        return found
+
+    def _cache(self, family: str, engine: str) -> FamilyCache:
+        with self._lock:
+            return self._caches.setdefault((family, engine), FamilyCache())
+
+    def clear_caches(self) -> None:
+        """Empty the caches of every family."""
+        for cache in list(self._caches.values()):
+            cache.clear()
+
+
+def _executor(module: ExtensionModule, family: str, engine: Engine) -> Callable[..., Any] | None:
+    return module.executors.get((family, engine.id)) or module.executors.get((family, engine.hardware))
+
+
+def _guarded(execute: Callable[..., Any], lent: Lent, family: str, *arrays: Any, **params: Any) -> Any:
+    """An executor's call; EngineFailure breaks the engine."""
+    try:
+        return execute(lent, *arrays, **params)
+    except EngineFailure as failure:
+        lent.engine.broken = f"{family}: {failure}"
+        raise BrokenEngineError(f"run: engine {lent.engine.id} broke under {family}: {failure}") from failure

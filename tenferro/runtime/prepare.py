@@ -1,0 +1,70 @@
+"""Preparation: a program and target engines go in, a schedule with an executable for each part comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tenferro.engines.engine import Engine, Executable
+from tenferro.engines.errors import TransferBudgetError
+from tenferro.lowering import simplify
+from tenferro.lowering.checker import check
+from tenferro.lowering.exec_program import ExecProgram
+from tenferro.lowering.fusion import plan
+from tenferro.lowering.partition import is_collective
+from tenferro.lowering.plan import Plan
+from tenferro.lowering.stage import stage
+from tenferro.runtime.options import Policy
+from tenferro.runtime.placement import candidates, search
+from tenferro.runtime.prepared import InputSignature, Prepared, target_of
+from tenferro.runtime.schedule import Builder, OperationNode, Schedule, flat
+from tenferro.runtime.snapshot import Snapshot
+from tenferro.tracer.config import Config
+from tenferro.tracer.program import SemanticProgram
+
+
+def prepare(
+    runtime_id: int,
+    snapshot: Snapshot,
+    program: SemanticProgram,
+    inputs: InputSignature,
+    engines: Sequence[Engine],
+    policy: Policy,
+    storage: str | None,
+    settings: Config,
+) -> Prepared:
+    """Lower, place, schedule, compile."""
+    if settings.check:
+        check(program)
+    staged = stage(simplify(program, settings))
+    schedule = _schedule(staged, snapshot, engines, policy, storage)
+    known = [t.bytes for t in schedule.transfers if isinstance(t.bytes, int)]
+    if policy.max_transfer_bytes is not None and sum(known) > policy.max_transfer_bytes:
+        raise TransferBudgetError(
+            f"prepare: {sum(known)} bytes cross between engines; {policy.max_transfer_bytes} are allowed: "
+            + "; ".join(str(t) for t in schedule.transfers)
+        )
+    plans: list[Plan | None] = []
+    units: list[Executable | None] = []
+    for node in schedule.nodes:
+        made = plan(node.part.program) if isinstance(node, OperationNode) else None
+        engine = engines[node.engine]
+        plans.append(made)
+        units.append(None if made is None else engine.compile(made, snapshot.families.executors(made, engine)))
+    targets = tuple(target_of(e) for e in engines)
+    return Prepared(
+        runtime_id, snapshot.epoch, program, staged, inputs, targets, policy, schedule, tuple(plans), tuple(units)
+    )
+
+
+def _schedule(
+    program: ExecProgram, snapshot: Snapshot, engines: Sequence[Engine], policy: Policy, storage: str | None
+) -> Schedule:
+    choices = candidates(program, engines, snapshot.families, storage)
+    if all(0 in c for c in choices) and not any(i.place or is_collective(i) for i in program.instructions):
+        return flat(program, engines, 0)
+    routes = snapshot.routes()
+
+    def route(placement: Sequence[int]) -> Schedule:
+        return Builder(program, engines, placement, routes).build()
+
+    return search(choices, len(engines), policy.max_placements, route)

@@ -1,0 +1,255 @@
+"""The schedule: what happens where, and what waits for what.
+
+In: an ExecProgram, an engine for each instruction, and the routes between engines. Out: nodes in an order in which they
+may run. An *operation* node runs a part of the program on one engine; a *transfer* brings one value to one engine; a
+*collective* is where engines meet; a *barrier* keeps effects of different engines in order. Each node ends with a
+completion of its own in one domain, the engine's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias, assert_never
+
+from tenferro.engines.engine import Engine
+from tenferro.engines.errors import EventError, InputIngressError, MissingTransferError
+from tenferro.lowering.exec_program import ExecProgram, Instruction, Slot, Source
+from tenferro.lowering.partition import Part, partition, whole
+from tenferro.runtime.drawing import Box, drawing
+from tenferro.runtime.transfers import Endpoint, Routes, Transfer, TransferProvider
+from tenferro.tracer.dims import Leaf, mul, product
+from tenferro.tracer.lines import SourceLine, at
+from tenferro.tracer.program import ArrayType
+
+
+@dataclass(frozen=True, slots=True)
+class OperationNode:
+    """A part of the program on the engine at ``engine``. ``dependencies`` are nodes by number, as everywhere here."""
+
+    engine: int
+    part: Part
+    dependencies: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TransferNode:
+    """``slot`` from one engine to another; it happens in the destination's domain."""
+
+    slot: int
+    source: int
+    engine: int
+    transfer: Transfer
+    provider: TransferProvider
+    dependencies: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CollectiveNode:
+    """Operand k lies on ``places[k]`` and so will result k. It happens in the domain of the first."""
+
+    instruction: Instruction
+    places: tuple[int, ...]
+    engine: int
+    dependencies: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierNode:
+    """Nothing but an order: what comes after it in this domain waits for ``dependencies``."""
+
+    engine: int
+    dependencies: tuple[int, ...]
+
+
+Node: TypeAlias = OperationNode | TransferNode | CollectiveNode | BarrierNode
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """``inputs``: the engines that each program input enters; ``outputs``: the engine where each output lies, −1 for a
+    literal, a size, or an input handed through."""
+
+    nodes: tuple[Node, ...]
+    domains: tuple[str, ...]
+    inputs: tuple[tuple[int, ...], ...]
+    outputs: tuple[int, ...]
+
+    @property
+    def transfers(self) -> tuple[Transfer, ...]:
+        """Every crossing, in order."""
+        return tuple(n.transfer for n in self.nodes if isinstance(n, TransferNode))
+
+    @property
+    def is_flat(self) -> bool:
+        """One part on one engine: it runs without tokens and without staging."""
+        return len(self.nodes) == 1 and isinstance(self.nodes[0], OperationNode)
+
+    def __str__(self) -> str:
+        return text(self)
+
+    def _repr_svg_(self) -> str:
+        boxes = [Box(n.engine, kind_of(n), describe(n), n.dependencies) for n in self.nodes]
+        return drawing(self.domains, boxes)
+
+
+@dataclass
+class Builder:
+    """Builds the schedule of one placement. One use."""
+
+    program: ExecProgram
+    engines: Sequence[Engine]
+    placement: Sequence[int]
+    routes: Routes
+    nodes: list[Node] = field(default_factory=list)
+    at: dict[tuple[int, int], int] = field(default_factory=dict)  # (slot, engine) → node that brings it; −1: an input
+    homes: dict[int, int] = field(default_factory=dict)  # slot → engine that made it
+    lines: dict[int, SourceLine | None] = field(default_factory=dict)
+    entries: dict[int, list[int]] = field(default_factory=dict)  # input slot → engines that it enters
+    types: Mapping[int, ArrayType] = field(default_factory=dict)
+    measurers: dict[Leaf, int] = field(default_factory=dict)  # run-time extent → the node that measures it
+    last_effect: int | None = None
+
+    def build(self) -> Schedule:
+        """InputIngressError, MissingTransferError where a value cannot get to where it is needed."""
+        self.types = self.program.slot_types()
+        self.lines = {s.index: i.line for i in self.program.instructions for s in i.outputs}
+        self.entries = {i.slot.index: [] for i in self.program.inputs}
+        for part in partition(self.program, self.placement):
+            if isinstance(part, Part):
+                self._operation(part)
+            else:
+                self._collective(self.program.instructions[part])
+        outputs = tuple(self._output(o) for o in self.program.outputs)
+        inputs = tuple(tuple(self.entries[i.slot.index]) for i in self.program.inputs)
+        schedule = Schedule(tuple(self.nodes), tuple(e.id for e in self.engines), inputs, outputs)
+        preflight(schedule)
+        return schedule
+
+    def _operation(self, part: Part) -> None:
+        dependencies = [self._after(self._bring(slot, part.engine, "read there"), part.engine) for slot in part.reads]
+        dependencies += [self._after(self.measurers[s], part.engine) for s in part.sizes if s in self.measurers]
+        ordered = any(self.program.instructions[n].op.is_ordered for n in part.numbers)
+        if ordered and self.last_effect is not None:
+            dependencies.append(self._after(self.last_effect, part.engine))
+        number = self._add(OperationNode(part.engine, part, _real(dependencies)))
+        for slot in part.writes:
+            self.at[slot, part.engine], self.homes[slot] = number, part.engine
+        self.measurers.update((leaf, number) for leaf in part.measured)
+        if ordered:
+            self.last_effect = number
+
+    def _after(self, before: int, engine: int) -> int:
+        """A node of this engine's domain that is done after ``before``; −1 for nothing to wait for."""
+        if before < 0 or self.nodes[before].engine == engine:
+            return before
+        return self._add(BarrierNode(engine, (before,)))
+
+    def _collective(self, instruction: Instruction) -> None:
+        ids = [e.id for e in self.engines]
+        places = tuple(ids.index(p) for p in instruction.params["places"])
+        slots = [s.index for s in instruction.inputs if isinstance(s, Slot)]
+        dependencies = [self._bring(s, p, instruction.op.name) for s, p in zip(slots, places, strict=True)]
+        number = self._add(CollectiveNode(instruction, places, places[0], _real(dependencies)))
+        for slot, place in zip(instruction.outputs, places, strict=True):
+            self.at[slot.index, place], self.homes[slot.index] = number, place
+
+    def _bring(self, slot: int, engine: int, reason: str) -> int:
+        """Have ``slot`` on ``engine``; the node that brings it, −1 for an input that enters there."""
+        if (slot, engine) in self.at:
+            return self.at[slot, engine]
+        if slot in self.entries and self._enters(slot, engine):
+            return -1
+        source = self.homes.get(slot, next(iter(self.entries.get(slot, ())), None))
+        if source is None:
+            raise InputIngressError(
+                f"prepare: an input cannot enter {self.engines[engine].id}, where it is {reason}; an engine that takes "
+                f"it, with a transfer from there, is needed"
+            )
+        number = self.at[slot, engine] = self._transfer(slot, source, engine, reason)
+        return number
+
+    def _enters(self, slot: int, engine: int) -> bool:
+        if not self.engines[engine].accepts(self.types[slot]):
+            return False
+        self.entries[slot].append(engine)
+        self.at[slot, engine] = -1
+        return True
+
+    def _transfer(self, slot: int, source: int, engine: int, reason: str) -> int:
+        here, there = (Endpoint(self.engines[k].id, self.engines[k].storage_classes[0]) for k in (source, engine))
+        provider = self.routes.get((here, there))
+        if provider is None:
+            raise MissingTransferError(
+                f"prepare: s{slot} lies on {here} and is {reason} on {there}; a transfer between them is needed "
+                f"(register_transfer){at(self.lines.get(slot))}"
+            )
+        kind = self.types[slot]
+        moved = mul(product(kind.shape), kind.dtype.itemsize)
+        transfer = Transfer(slot, here, there, moved, reason, self.lines.get(slot))
+        return self._add(TransferNode(slot, source, engine, transfer, provider, _real([self.at[slot, source]])))
+
+    def _output(self, source: Source) -> int:
+        return self.homes.get(source.index, -1) if isinstance(source, Slot) else -1
+
+    def _add(self, node: Node) -> int:
+        self.nodes.append(node)
+        return len(self.nodes) - 1
+
+
+def _real(dependencies: Sequence[int]) -> tuple[int, ...]:
+    return tuple(sorted({d for d in dependencies if d >= 0}))
+
+
+def preflight(schedule: Schedule) -> None:
+    """EventError where a node waits for a later one, an operation for another domain, or a transfer stays at home."""
+    for number, node in enumerate(schedule.nodes):
+        if any(not 0 <= d < number for d in node.dependencies):
+            raise EventError(f"schedule: node {number} waits for {node.dependencies}; earlier nodes are needed")
+        if isinstance(node, OperationNode):
+            foreign = [d for d in node.dependencies if schedule.nodes[d].engine != node.engine]
+            if foreign:
+                raise EventError(f"schedule: node {number} waits for node {foreign[0]} of another domain")
+        if isinstance(node, TransferNode) and node.source == node.engine:
+            raise EventError(f"schedule: node {number} transfers s{node.slot} to where it is")
+
+
+def flat(program: ExecProgram, engines: Sequence[Engine], engine: int) -> Schedule:
+    """The schedule of a program that runs whole on one engine."""
+    part = whole(program, engine)
+    homes = {s.index for i in program.instructions for s in i.outputs}
+    outputs = tuple(engine if isinstance(o, Slot) and o.index in homes else -1 for o in program.outputs)
+    nodes = (OperationNode(engine, part, ()),)
+    return Schedule(nodes, tuple(e.id for e in engines), ((engine,),) * len(program.inputs), outputs)
+
+
+def text(schedule: Schedule) -> str:
+    """One line a node: what, where, after what."""
+    lines = ["schedule on " + ", ".join(schedule.domains)]
+    for number, node in enumerate(schedule.nodes):
+        after = f"  after {', '.join(map(str, node.dependencies))}" if node.dependencies else ""
+        where = schedule.domains[node.engine]
+        lines.append(f"  {number:>3} {where:<8} {kind_of(node):<10} {describe(node)}{after}".rstrip())
+    return "\n".join(lines)
+
+
+def kind_of(node: Node) -> str:
+    """``operation``, ``transfer``, ``collective`` or ``barrier``."""
+    return type(node).__name__.removesuffix("Node").lower()
+
+
+def describe(node: Node) -> str:
+    """A node in a few words."""
+    match node:
+        case OperationNode(part=part):
+            names = list(dict.fromkeys(i.op.name for i in part.program.instructions))
+            shown = ", ".join(names[:4]) + (", …" if len(names) > 4 else "")
+            return f"{len(part.numbers)} instructions ({shown})"
+        case TransferNode(transfer=transfer):
+            return str(transfer)
+        case CollectiveNode(instruction=instruction):
+            return f"{instruction.op.name} over {len(instruction.outputs)} engines"
+        case BarrierNode():
+            return ""
+        case _:
+            assert_never(node)
