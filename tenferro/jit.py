@@ -1,7 +1,7 @@
 """``jit``: a Python function in, a function that traces it once and runs the compiled program ever after out.
 
-A call looks for a program in two steps: by the exact dtypes and shapes of its arguments, one dict lookup made here;
-then among all programs of the function, in ``tenferro.programs``, which traces where none fits.
+A call looks for a program in two steps: by the exact dtypes, shapes and structure of its arguments, one dict lookup
+made here; then among all programs of the function, in ``tenferro.programs``, which traces where none fits.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
+from tenferro import call_key
 from tenferro.array import Array
+from tenferro.tracer.exact import static_key
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.program import SemanticProgram
 from tenferro.tracer.signature import Argnames, Argnums, Binder, BoundCall
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from tenferro.programs import Programs
 
 MAX_EXACT = 1024
-_MIN, _MAX = -(2**63), 2**63 - 1
+_MISSED = object()
 
 
 @dataclass(slots=True)
@@ -63,7 +65,8 @@ class JitFunction:
         self.__dict__.setdefault("__qualname__", binder.name)
         self._binder = binder
         self._settings = (max_compiles, eager, engines)
-        self._plain = not (binder.static_nums or binder.static_names)
+        self._has_static = bool(binder.static_nums or binder.static_names)
+        self._plain = not (self._has_static or binder.is_method)
         self._exact: dict[Hashable, _Exact] = {}
         self._evictions = 0
         self._found: Programs | None = None
@@ -90,83 +93,88 @@ class JitFunction:
         key: list[Any] = []
         for a in args:
             if type(a) is not np.ndarray:
-                return self._call_mixed(args)
+                return self._call(args, {})
             key += (a.dtype, a.shape, a.flags.num)
         exact = self._exact.get(tuple(key))
-        return self._call(args, {}) if exact is None else self._run(exact, args, args, False)
+        done = _MISSED if exact is None else self._run(exact, args, args, False, None)
+        return self._call(args, {}) if done is _MISSED else done
 
-    def _call_mixed(self, args: tuple[Any, ...]) -> Any:
-        """Positional arrays and numbers of any kind; anything else takes the general way."""
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any], method: bool = False) -> Any:
+        """Any call: by its key where such a call was served before, else the long way."""
         key: list[Any] = []
         inputs: list[Any] = []
-        wrapped = False
-        for a in args:
-            cls = type(a)
-            if cls is np.ndarray:
-                key += (a.dtype, a.shape, a.flags.num)
-                inputs.append(a)
-            elif cls is Array:
-                data, wrapped = a._data, True
-                key += (a._engine, a._scalar, data.dtype, data.shape, data.flags.num)
-                inputs.append(data)
-            elif cls is int and _MIN <= a <= _MAX:
-                key.append(cls)
-                inputs.append(a)
-            elif cls is float or cls is complex or issubclass(cls, np.generic):
-                key.append(cls)
-                inputs.append(np.asarray(a))
+        originals: list[Any] = []
+        receiver = None if self._plain and not method else self._receiver(args, method)
+        try:
+            if kwargs or receiver is not None or self._has_static:
+                wrapped = self._add(args, kwargs, receiver, key, inputs, originals)
             else:
-                return self._call(args, {})
-        exact = self._exact.get(tuple(key))
-        return self._call(args, {}) if exact is None else self._run(exact, inputs, args, wrapped)
+                wrapped = call_key.add(args, key, inputs, originals)
+        except (TypeError, OverflowError, RecursionError):  # no such call can be served: the long way tells why
+            return self._programs.find(self._binder.bind(args, kwargs, receiver)).run()
+        parts = tuple(key)
+        exact = self._exact.get(parts)
+        done = _MISSED if exact is None else self._run(exact, inputs, originals, wrapped, receiver)
+        if done is not _MISSED:
+            return done
+        call = self._binder.bind(args, kwargs, receiver)
+        found = self._programs.find(call)
+        if _is_same(inputs, originals, call):
+            self._remember(parts, call, found.compiled)
+        return found.run()
 
-    def _run(self, exact: _Exact, inputs: Sequence[Any], args: tuple[Any, ...], wrapped: bool) -> Any:
+    def _add(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], receiver: Any, key: list[Any], inputs: list[Any],
+        originals: list[Any],
+    ) -> bool:  # fmt: skip
+        """``call_key.add`` for a call with keywords, static arguments or an object of its own."""
+        if kwargs:
+            args, kwargs = self._binder.canonical(args, kwargs)
+            key += (len(args), *kwargs)
+        first = 0
+        if receiver is not None:
+            first = 1
+            key += ("self", type(receiver))
+        nums, names = self._binder.static_nums, self._binder.static_names
+        wrapped = False
+        for place, value in (*enumerate(args[first:], first), *kwargs.items()):
+            if place in nums or place in names:
+                key.append(static_key(value))
+            else:
+                wrapped = call_key.add((value,), key, inputs, originals) or wrapped
+        return wrapped
+
+    def _run(
+        self, exact: _Exact, inputs: Sequence[Any], originals: Sequence[Any], wrapped: bool, receiver: Any
+    ) -> Any:  # fmt: skip
+        """The result, or ``_MISSED`` where the program does not serve this call."""
         compiled = exact.compiled
-        originals: Sequence[Any] = args
         if exact.checked:
-            late = compiled.late(None)
+            late = compiled.late(receiver)
             if late is None:
-                return self._call(args, {})
-            inputs, originals, wrapped = (*inputs, *late.inputs), (*args, *late.originals), wrapped or late.wrapped
+                return _MISSED
+            inputs, originals = (*inputs, *late.inputs), (*originals, *late.originals)
+            wrapped = wrapped or late.wrapped
             if not compiled.guard(inputs):
-                return self._call(args, {})
+                return _MISSED
         programs = self._programs
         programs.hits += 1
         compiled.used = programs.hits
         return compiled.run(inputs, originals, wrapped)
 
-    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any], method: bool = False) -> Any:
-        call = self._bind(args, kwargs, method)
-        found = self._programs.find(call)
-        if self._plain and not kwargs and call.receiver is None:
-            self._remember(args, call, found.compiled)
-        return found.run()
+    def _receiver(self, args: tuple[Any, ...], method: bool) -> Any:
+        """``self`` of a method whose object is no pytree, else None."""
+        return args[0] if args and (method or self._binder.is_method) and _is_object(args[0]) else None
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any], method: bool = False) -> BoundCall:
-        receiver = args[0] if args and (method or self._binder.is_method) and _is_object(args[0]) else None
-        return self._binder.bind(args, kwargs, receiver)
+        return self._binder.bind(args, kwargs, self._receiver(args, method))
 
-    def _remember(self, args: tuple[Any, ...], call: BoundCall, compiled: Compiled) -> None:
-        """Make the exact entry for calls like this one, unless an argument had to be copied or opened."""
-        if len(args) != len(call.dynamic):
-            return
-        key: list[Any] = []
-        for a, leaf in zip(args, call.dynamic, strict=True):
-            if leaf.original is not a:
-                return
-            if not isinstance(a, np.ndarray | Array):
-                key.append(type(a))
-                continue
-            data = a._data if isinstance(a, Array) else a
-            if leaf.value is not data:
-                return
-            key += [a._engine, a._scalar] if isinstance(a, Array) else []
-            key += [data.dtype, data.shape, data.flags.num]
+    def _remember(self, parts: Hashable, call: BoundCall, compiled: Compiled) -> None:
         if len(self._exact) >= MAX_EXACT or self._evictions != self._programs.evictions:
             # A program that was dropped must not live on here.
             self._exact, self._evictions = {}, self._programs.evictions
         checked = compiled.has_late or any(leaf.sort == "int" for leaf in call.dynamic)
-        self._exact[tuple(key)] = _Exact(compiled, checked)
+        self._exact[parts] = _Exact(compiled, checked)
 
     # -- looking inside ----------------------------------------------------------------------------------------------
 
@@ -239,6 +247,17 @@ def _inlined(function: Callable[..., Any]) -> Callable[..., Any]:
     from tenferro.tracer.substitution import substitute
 
     return substitute(function)
+
+
+def _is_same(inputs: Sequence[Any], originals: Sequence[Any], call: BoundCall) -> bool:
+    """Whether these are the very inputs of the call: none had to be copied."""
+    if len(inputs) != len(call.dynamic):
+        return False
+    for value, original, leaf in zip(inputs, originals, call.dynamic, strict=True):
+        is_array = isinstance(original, np.ndarray | Array)
+        if leaf.original is not original or (is_array and leaf.value is not value):
+            return False
+    return True
 
 
 def _is_object(value: Any) -> bool:

@@ -12,10 +12,14 @@ from typing import Any
 
 import numpy as np
 
+_SIMPLE = frozenset({str, int, bool, bytes, type(None)})
+
 
 def static_key(value: Any) -> Hashable:
     """The key of a value. TypeError for what cannot be hashed."""
     kind = type(value)
+    if kind in _SIMPLE:
+        return (kind, value)
     if isinstance(value, tuple | list):
         return (kind, tuple([static_key(v) for v in value]))
     if isinstance(value, slice):
