@@ -17,16 +17,18 @@ ENGINES = ("cpu:0", "reference:0")
 BUILT_IN = (IndexError, ValueError, TypeError, MemoryError, OverflowError, ZeroDivisionError)
 
 
+_reference = ReferenceEngine()  # one for all modules: eager functions keep programs made for it
+
+
 @contextmanager
 def both_engines() -> Iterator[None]:
     """The default runtime has the reference engine too."""
-    reference = ReferenceEngine()
     runtime = tn.default_runtime()
-    runtime.reconfigure(lambda c: c.engines.append(reference))
+    runtime.reconfigure(lambda c: c.register_engine(_reference))
     try:
         yield
     finally:
-        runtime.reconfigure(lambda engines: engines.remove(reference))
+        runtime.reconfigure(lambda c: c.remove_engine(_reference.id))
 
 
 def agrees(function: Callable[..., Any], *args: Any) -> None:

@@ -23,6 +23,7 @@ from tenferro.tracer.config import config
 from tenferro.tracer.dim import Dim
 from tenferro.tracer.dispatch import concretely
 from tenferro.tracer.errors import TraceError
+from tenferro.tracer.foreign import NUMPY_ERRORS, as_own
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.trace import current_trace, is_supported, is_tenferro_array
 from tenferro.tracer.traced import TracedArray, from_known
@@ -74,16 +75,25 @@ def _creating(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
                 return API[name].function(*args, **kwargs)
             except TraceError as error:
                 return concretely(API[name], args, kwargs, error)
-        return _known(original(*args, **kwargs))
+        return _known(name, original, args, kwargs)
 
     return create
 
 
-def _known(made: Any) -> Any:
+def _known(name: str, original: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
+    """What NumPy makes at once, as known cells."""
+    try:
+        made = original(*args, **kwargs)
+    except NUMPY_ERRORS as error:
+        raise as_own(name, error) from None
+    return _as_cells(made)
+
+
+def _as_cells(made: Any) -> Any:
     trace = current_trace()
     assert trace is not None
     if isinstance(made, tuple):
-        return tuple(_known(i) for i in made)
+        return tuple(_as_cells(i) for i in made)
     # An array of strings or objects is nothing to the program; it may still serve the function itself.
     return from_known(trace, made) if isinstance(made, np.ndarray) and is_supported(made.dtype) else made
 
@@ -100,7 +110,7 @@ def _converting(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         if _holds(first, _is_symbolic):
             return API[name].function(*args, **kwargs)
         if not _holds(first, _is_outside):
-            return _known(original(*args, **kwargs))
+            return _known(name, original, args, kwargs)
         if name in ("asarray", "asanyarray", "ascontiguousarray") and isinstance(first, np.ndarray):
             made = original(*args, **kwargs)
             if made is first:

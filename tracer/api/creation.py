@@ -18,6 +18,7 @@ from tenferro.tracer.api.record import ApiFunction
 from tenferro.tracer.dim import Dim, as_extent, integer
 from tenferro.tracer.dims import Extent, floordiv, sub
 from tenferro.tracer.errors import DtypeError, ShapeError, TraceError
+from tenferro.tracer.foreign import NUMPY_ERRORS, as_own
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.ops import layout, pointwise as p
 from tenferro.tracer.program import DimScalar, Literal, Operand
@@ -81,7 +82,12 @@ def _filled(name: str, shape: Any, fill_value: Any, dtype: Any, order: Any = "C"
     target = strong(key) if dtype is None else dtype_of(dtype, name)
     value = converted(trace, value, target, name) if key is int else build.convert(trace, value, target)
     if isinstance(value, Literal) and _is_known(extents):
-        return from_known(trace, np.full(extents, value.value, target), value.value)
+        known: Any = extents
+        try:
+            made = np.full(known, value.value, target) if value.value else np.zeros(known, target)
+        except NUMPY_ERRORS as error:
+            raise as_own(name, error) from None
+        return from_known(trace, made, value.value)
     return new_array(trace, build.broadcast(trace, broadcast_into(trace, name, value, extents), extents))
 
 
@@ -188,9 +194,7 @@ def linspace(
 ) -> Any:
     """``num`` evenly spaced numbers from ``start`` to ``stop``, computed as NumPy does: start + i * step."""
     trace = running_trace("linspace")
-    count = as_extent(num)
-    if count is None:
-        raise TraceError(f"linspace: num {num!r}; an integer is needed{at(user_line())}")
+    (count,) = extents_of((num,), "linspace")
     (a, a_key), (b, b_key) = operand(trace, start, "linspace"), operand(trace, stop, "linspace")
     if a.type.shape or b.type.shape:
         raise ShapeError(f"linspace: bounds of rank above 0; numbers are needed yet{at(user_line())}")

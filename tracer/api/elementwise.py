@@ -24,10 +24,10 @@ from tenferro.tracer.api.promotion import (
 )
 from tenferro.tracer.api.record import ApiFunction
 from tenferro.tracer.dim import Dim
-from tenferro.tracer.errors import DtypeError, TraceError
+from tenferro.tracer.errors import DtypeError, ExponentError, TraceError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.op import Op
-from tenferro.tracer.ops import pointwise as p
+from tenferro.tracer.ops import library, pointwise as p
 from tenferro.tracer.program import DimScalar, Literal, Operand
 from tenferro.tracer.trace import Trace, running_trace
 from tenferro.tracer.traced import TracedArray, operand
@@ -168,22 +168,6 @@ def _add(trace: Trace, x: Operand, y: Operand) -> Operand:
     return trace.emit1(p.add, x, y)
 
 
-def _sign(trace: Trace, x: Operand) -> Operand:
-    """NaN for NaN, else −1, 0 or 1 (0 for −0.0, as NumPy)."""
-    dtype = x.type.dtype
-    if dtype.kind == "c":
-        raise DtypeError(
-            f"sign: dtype {dtype.name}; not available for complex yet, x / abs(x) is near{at(user_line())}"
-        )
-    zero, one = build.literal(0, dtype), build.literal(1, dtype)
-    positive = trace.emit1(p.less, zero, x)
-    if dtype.kind == "u":
-        return trace.emit1(p.where, positive, one, zero)
-    below = trace.emit1(p.where, trace.emit1(p.less, x, zero), build.literal(-1, dtype), zero)
-    found = trace.emit1(p.where, positive, one, below)
-    return found if dtype.kind == "i" else trace.emit1(p.where, trace.emit1(p.not_equal, x, x), x, found)
-
-
 def _isnan(trace: Trace, x: Operand) -> Operand:
     return trace.emit1(p.not_equal, x, x)
 
@@ -223,7 +207,7 @@ def _fmax(op: Op) -> Lower:
         if x.type.dtype.kind not in "fc":
             return trace.emit1(op, x, y)
         x_nan, y_nan = (trace.emit1(p.not_equal, v, v) for v in (x, y))
-        return trace.emit1(p.where, x_nan, y, trace.emit1(p.where, y_nan, x, trace.emit1(op, x, y)))
+        return trace.emit1(p.where, y_nan, x, trace.emit1(p.where, x_nan, y, trace.emit1(op, x, y)))
 
     return lower
 
@@ -256,12 +240,13 @@ def _exponent(x: Any) -> Any:
 def power(
     x1: Any, x2: Any, /, out: Any = None, *, where: Any = True, dtype: Any = None, casting: Any = "same_kind"
 ) -> Any:
-    """``x1 ** x2``: products, a reciprocal and a square root for the exponents -1, 0, 1, 2, 3 and 0.5, NumPy's own
-    function for all others. ValueError where an integer meets a negative integer exponent."""
+    """``x1 ** x2``: products, a reciprocal and a square root for the exponents -1, 0, 1, 2, 3 and 0.5.
+
+    ValueError where an integer meets a negative integer exponent."""
     exponent = _exponent(x2)
     if exponent in SMALL_EXPONENTS:
         return apply(np.power, partial(_power, exponent=exponent), (x1, x2), out, where, dtype, casting)
-    from tenferro.tracer.api.library import ufunc_call
+    from tenferro.tracer.api.vocabulary import general_power
 
     trace = running_trace("power")
     (base, base_key), (value, key) = (operand(trace, x, "power") for x in (x1, x2))
@@ -269,7 +254,7 @@ def power(
     fits = not (key is int and beyond(trace, value, dtype_of_exponent))  # else an OverflowError, as in NumPy
     if fits and dtype_of_base.kind in "iu" and _is_negative(trace, value):
         raise _negative_exponent(trace.hint(value.expr) if isinstance(value, DimScalar) else exponent)
-    return ufunc_call(np.power, (x1, x2), out, where, dtype, casting)
+    return apply(np.power, general_power, (x1, x2), out, where, dtype, casting)
 
 
 def _is_negative(trace: Trace, x: Operand) -> bool:
@@ -279,8 +264,8 @@ def _is_negative(trace: Trace, x: Operand) -> bool:
     return isinstance(x, Literal) and not isinstance(x.value, complex) and x.value < 0
 
 
-def _negative_exponent(exponent: Any) -> ValueError:
-    return ValueError(
+def _negative_exponent(exponent: Any) -> ExponentError:
+    return ExponentError(
         f"power: integers to the exponent {exponent}; integers to negative integer powers are not allowed, "
         f"x.astype(float) is needed{at(user_line())}"
     )
@@ -408,7 +393,10 @@ def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, ne
     if dtype.kind in "biu":
         return new(trace, build.copied(trace, value))
     if dtype.kind == "c":
-        raise DtypeError(f"nan_to_num: dtype {dtype.name}; a real dtype is needed yet{at(user_line())}")
+        static = (("nan", nan), ("neginf", neginf), ("posinf", posinf))
+        shape = value.type.shape
+        call = trace.emit1(library.numpy_call, value, function="nan_to_num", static=static, shape=shape, dtype=dtype)
+        return new(trace, call)
     info = np.finfo(dtype)
     limits = [
         (_isnan(trace, value), nan),
@@ -449,7 +437,6 @@ _ROWS: tuple[tuple[np.ufunc, Lower], ...] = (
     (np.sqrt, row(p.sqrt)),
     (np.square, _square),
     (np.reciprocal, _reciprocal),
-    (np.sign, _sign),
     (np.conjugate, row(p.conjugate)),
     (np.invert, row(p.invert)),
     (np.isnan, _isnan),

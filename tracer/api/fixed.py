@@ -15,7 +15,8 @@ import numpy as np
 from tenferro.tracer.api.deliver import new
 from tenferro.tracer.api.record import ApiFunction
 from tenferro.tracer.dim import pinned
-from tenferro.tracer.errors import DtypeError, ShapeError, TraceError
+from tenferro.tracer.errors import DtypeError, TraceError
+from tenferro.tracer.foreign import NUMPY_ERRORS, as_own
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.ops import library
 from tenferro.tracer.program import Operand
@@ -78,8 +79,8 @@ def _call(name: str, arrays: list[Any], static: dict[str, Hashable]) -> Any:
         with np.errstate(all="ignore"):
             told = getattr(np, name)(*ones, **static)
             found = np.asarray(told)
-    except ValueError as error:
-        raise ShapeError(f"{name}: {error}{at(user_line())}") from None
+    except NUMPY_ERRORS as error:
+        raise as_own(name, error) from None
     if not is_supported(found.dtype):
         raise DtypeError(f"{name}: result of dtype {found.dtype}; no engine holds it{at(user_line())}")
     parameters = tuple(sorted(static.items()))

@@ -32,11 +32,11 @@ def concatenate(
     if axis is None:
         items, axis = [ravel(i) for i in items], 0
     rank = items[0].ndim
+    k = axis_of(axis, rank, "concatenate") if rank else 0
     if rank == 0 or any(i.ndim != rank for i in items):
         raise ShapeError(
             f"concatenate: arrays of ranks {[i.ndim for i in items]}; one rank of at least 1 is needed{at(user_line())}"
         )
-    k = axis_of(axis, rank, "concatenate")
     values = _promoted(trace, items, "concatenate", dtype, casting)
     shape = items[0].type.shape
     for i in items[1:]:
@@ -131,6 +131,8 @@ def _split(name: str, ary: Any, parts: Any, axis: int, exact: bool) -> list[Trac
         edges = [None, *parts, None]
         return [array[(*before, slice(a, b))] for a, b in zip(edges[:-1], edges[1:], strict=True)]
     count = integer(parts, name, "indices_or_sections")
+    if count <= 0:
+        raise ShapeError(f"{name}: {count} parts; 1 or more are needed{at(user_line())}")
     if exact:
         size = floordiv(n, count)
         if not trace.guard("==", n, mul(size, count)):
@@ -167,6 +169,8 @@ def repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
     count = as_extent(repeats)
     if count is None:
         raise TraceError(f"repeat: repeats {repeats!r}; one integer is needed{at(user_line())}")
+    if not trace.guard("<=", 0, count):
+        raise ShapeError(f"repeat: repeats {trace.describe(count)}; 0 or more are needed{at(user_line())}")
     k = axis_of(axis, array.ndim, "repeat") + 1
     shape = array.type.shape
     value = build.reshape(trace, array.read(), (*shape[:k], 1, *shape[k:]))

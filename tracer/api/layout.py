@@ -17,7 +17,7 @@ from tenferro.tracer.api.promotion import (
 )
 from tenferro.tracer.api.record import ApiFunction
 from tenferro.tracer.cells import Part, Reshaped, Stretched, Transposed
-from tenferro.tracer.dim import as_extent, integer
+from tenferro.tracer.dim import as_extent, integer, make_dim
 from tenferro.tracer.dims import Extent, floordiv, mul, product, sub
 from tenferro.tracer.errors import AxisError, ShapeError, TraceError
 from tenferro.tracer.lines import at, user_line
@@ -77,9 +77,15 @@ def _splits_axes(shape: tuple[Extent, ...], wanted: tuple[Extent, ...]) -> bool:
     return position == len(targets)
 
 
+def _is_negative(trace: Trace, size: Any) -> bool:
+    """NumPy takes any negative size for −1."""
+    extent = as_extent(size)
+    return extent is not None and not trace.guard("<=", 0, extent)
+
+
 def _target_shape(trace: Trace, array: TracedArray, shape: Any) -> tuple[Extent, ...]:
     items = list(shape) if isinstance(shape, tuple | list) else [shape]
-    open_axes = [k for k, n in enumerate(items) if as_extent(n) == -1]
+    open_axes = [k for k, n in enumerate(items) if _is_negative(trace, n)]
     if len(open_axes) > 1:
         raise ShapeError(f"reshape: shape {tuple(items)}; one size may be -1{at(user_line())}")
     total = product(array.type.shape)
@@ -332,9 +338,10 @@ def shape(a: Any) -> Any:
 
 
 def size(a: Any, axis: Any = None) -> Any:
-    """The number of elements, or the size of an axis."""
-    array = as_traced(running_trace("size"), a, "size")
-    return array.size if axis is None else array.shape[axis_of(axis, array.ndim, "size")]
+    """The number of elements, or of those along the axes."""
+    trace = running_trace("size")
+    array = as_traced(trace, a, "size")
+    return make_dim(trace, product(array.type.shape[k] for k in axes_of(axis, array.ndim, "size")))
 
 
 def _f(name: str, function: Any, arrays: tuple[str, ...], view: bool = True, reference: Any = None) -> ApiFunction:

@@ -11,9 +11,10 @@ from tenferro.tracer.api.deliver import deliver, new_array
 from tenferro.tracer.api.layout import axis_of, moveaxis, permuted, ravel
 from tenferro.tracer.api.promotion import aligned, broadcast_shapes, converted, resolve, result_type, sizes_text
 from tenferro.tracer.api.record import ApiFunction
+from tenferro.tracer.api.reductions import of_bools, sum_
 from tenferro.tracer.dim import integer, pinned, smallest
 from tenferro.tracer.dims import Extent, product
-from tenferro.tracer.errors import ShapeError
+from tenferro.tracer.errors import AxisError, ShapeError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.ops import library, pointwise as p, reductions
 from tenferro.tracer.program import Operand
@@ -39,7 +40,7 @@ def _dot_1d(trace: Trace, name: str, a: Operand, b: Operand) -> Operand:
     _contract(trace, name, a, b, 0, 0)
     multiplied = trace.emit1(p.multiply, a, aligned(trace, b, a.type.shape))
     if multiplied.type.dtype.kind == "b":
-        return trace.emit1(reductions.max_, multiplied, axes=(0,), keepdims=False)
+        return of_bools(trace, reductions.max_, multiplied, (0,), False)
     return trace.emit1(reductions.sum_, multiplied, axes=(0,), keepdims=False)
 
 
@@ -95,7 +96,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     axes = pinned(axes)
     if isinstance(axes, int):
         if axes > min(left.ndim, right.ndim):
-            raise ShapeError(
+            raise AxisError(
                 f"tensordot: {axes} axes for ranks {left.ndim} and {right.ndim}; at most the smaller rank is "
                 f"needed{at(user_line())}"
             )
@@ -146,8 +147,6 @@ def vdot(a: Any, b: Any, /) -> Any:
 
 def vecdot(x1: Any, x2: Any, /, out: Any = None) -> Any:
     """Σ conj(x1) x2 over the last axis."""
-    from tenferro.tracer.api.reductions import sum_
-
     trace = running_trace("vecdot")
     left, right = as_traced(trace, x1, "vecdot"), as_traced(trace, x2, "vecdot")
     if left.ndim == 0 or right.ndim == 0:
@@ -167,8 +166,6 @@ def outer(a: Any, b: Any, out: Any = None) -> Any:
 
 def trace_(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None) -> Any:
     """The sum along a diagonal."""
-    from tenferro.tracer.api.reductions import sum_
-
     return sum_(diagonal(a, offset, axis1, axis2), -1, dtype, out)
 
 

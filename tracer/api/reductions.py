@@ -14,7 +14,7 @@ from tenferro.tracer import build
 from tenferro.tracer.api.creation import dtype_of
 from tenferro.tracer.api.deliver import deliver, new
 from tenferro.tracer.api.layout import axes_of, axis_of, ravel
-from tenferro.tracer.api.promotion import aligned, as_bool, broadcast_shapes, converted
+from tenferro.tracer.api.promotion import as_bool, broadcast_into, converted
 from tenferro.tracer.api.record import ApiFunction
 from tenferro.tracer.dim import integer
 from tenferro.tracer.dims import Extent, is_runtime, maximum, product, sub
@@ -24,7 +24,7 @@ from tenferro.tracer.op import Op
 from tenferro.tracer.ops import library, pointwise as p, reductions
 from tenferro.tracer.program import DimScalar, Operand
 from tenferro.tracer.trace import Trace, running_trace
-from tenferro.tracer.traced import as_traced, operand
+from tenferro.tracer.traced import TracedArray, as_traced, operand
 
 Dtype = np.dtype[Any]
 HALF, SINGLE, DOUBLE = np.dtype("f2"), np.dtype("f4"), np.dtype("f8")
@@ -47,18 +47,22 @@ def _flag(keepdims: Any) -> bool:
     return bool(keepdims) if keepdims is not NOTHING else False
 
 
-def _masked(trace: Trace, value: Operand, where: Any, neutral: Any, name: str) -> Operand:
+def _masked(trace: Trace, value: Operand, where: Any, neutral: Operand, name: str) -> Operand:
     """Elements that ``where=`` leaves out count as the neutral element."""
     if where is NOTHING or where is True:
         return value
     condition = as_bool(trace, operand(trace, where, name)[0])
-    shape = broadcast_shapes(trace, name, [value.type.shape, condition.type.shape])
-    return trace.emit1(
-        p.where,
-        aligned(trace, condition, shape),
-        aligned(trace, value, shape),
-        build.literal(neutral, value.type.dtype),
-    )
+    return trace.emit1(p.where, broadcast_into(trace, name, condition, value.type.shape), value, neutral)
+
+
+def _initial(trace: Trace, x: Any, dtype: Dtype, name: str) -> Operand:
+    """``initial=`` as a number of the dtype."""
+    value = operand(trace, x, name)[0]
+    if value.type.shape:
+        raise ShapeError(f"{name}: initial of rank {len(value.type.shape)}; a number is needed{at(user_line())}")
+    if value.type.dtype.kind == "c" and dtype.kind not in "cb":
+        raise DtypeError(f"{name}: initial {value.type.dtype.name}; a real number is needed{at(user_line())}")
+    return converted(trace, value, dtype, name)
 
 
 def sum_(
@@ -69,13 +73,13 @@ def sum_(
     trace = running_trace("sum")
     array = as_traced(trace, a, "sum")
     target = accumulation_dtype(array.dtype) if dtype is None else dtype_of(dtype, "sum")
-    value = _masked(trace, build.convert(trace, array.read(), target), where, 0, "sum")
+    value = _masked(trace, build.convert(trace, array.read(), target), where, build.literal(0, target), "sum")
     axes = axes_of(axis, len(value.type.shape), "sum")
     if target == BOOL:
         return any_(new(trace, value), axis, out, keepdims)
     total: Operand = trace.emit1(reductions.sum_, value, axes=axes, keepdims=_flag(keepdims))
     if _given(initial):
-        total = trace.emit1(p.add, total, converted(trace, operand(trace, initial, "sum")[0], target, "sum"))
+        total = trace.emit1(p.add, total, _initial(trace, initial, target, "sum"))
     return deliver(trace, "sum", total, out)
 
 
@@ -97,7 +101,7 @@ def _count(trace: Trace, value: Operand, axes: tuple[int, ...], where: Any, keep
     if where is NOTHING or where is True:
         return _number(trace, product(value.type.shape[k] for k in axes), dtype)
     condition = as_bool(trace, operand(trace, where, "mean")[0])
-    chosen = build.broadcast(trace, condition, value.type.shape)
+    chosen = build.broadcast(trace, broadcast_into(trace, "mean", condition, value.type.shape), value.type.shape)
     total = trace.emit1(reductions.sum_, build.convert(trace, chosen, INT64), axes=axes, keepdims=keepdims)
     return build.convert(trace, total, dtype)
 
@@ -120,7 +124,7 @@ def mean(
     trace = running_trace("mean")
     array = as_traced(trace, a, "mean")
     working, result = _working_dtype(array.dtype, dtype, "mean")
-    value = _masked(trace, build.convert(trace, array.read(), working), where, 0, "mean")
+    value = _masked(trace, build.convert(trace, array.read(), working), where, build.literal(0, working), "mean")
     axes = axes_of(axis, len(value.type.shape), "mean")
     total = trace.emit1(reductions.sum_, value, axes=axes, keepdims=_flag(keepdims))
     count = _count(trace, value, axes, where, _flag(keepdims), working)
@@ -189,22 +193,22 @@ def _extreme(name: str, op: Op, fold: Op, a: Any, axis: Any, out: Any, keepdims:
     trace = running_trace(name)
     array = as_traced(trace, a, name)
     value = array.read()
+    start = _initial(trace, initial, array.dtype, name) if _given(initial) else None
     if where is not NOTHING and where is not True:
-        if not _given(initial):
-            raise TraceError(f"{name}: where without initial; initial is needed{at(user_line())}")
-        value = _masked(trace, value, where, initial, name)
-    axes = axes_of(axis, len(value.type.shape), name)
+        if start is None:
+            raise ShapeError(f"{name}: where without initial; initial is needed{at(user_line())}")
+        value = _masked(trace, value, where, start, name)
     shape = value.type.shape
-    if _given(initial) and not all(trace.guard("<", 0, shape[k]) for k in axes):
+    axes = axes_of(axis, len(shape), name)
+    if start is not None and not all(trace.guard("<", 0, shape[k]) for k in axes):
         kept = reductions.reduced_shape(shape, axes, _flag(keepdims))
-        start = converted(trace, operand(trace, initial, name)[0], value.type.dtype, name)
         return deliver(trace, name, build.broadcast(trace, start, kept), out)
     if not _require_elements(trace, name, shape, axes):
         kept = reductions.reduced_shape(shape, axes, _flag(keepdims))
         return deliver(trace, name, build.broadcast(trace, build.literal(0, array.dtype), kept), out)
     found: Operand = trace.emit1(op, value, axes=axes, keepdims=_flag(keepdims))
-    if _given(initial):
-        found = trace.emit1(fold, found, converted(trace, operand(trace, initial, name)[0], value.type.dtype, name))
+    if start is not None:
+        found = trace.emit1(fold, found, start)
     return deliver(trace, name, found, out)
 
 
@@ -234,8 +238,19 @@ def _arg(name: str, op: Op, a: Any, axis: Any, out: Any, keepdims: Any) -> Any:
     array = as_traced(trace, a, name)
     axes = tuple(range(array.ndim)) if axis is None else (axis_of(axis, array.ndim, name),)
     _require_elements(trace, name, array.type.shape, axes)
-    found = trace.emit1(op, array.read(), axes=axes, keepdims=_flag(keepdims))
+    find = _call_of_complex if array.dtype.kind == "c" else trace.emit1
+    found = find(op, array.read(), axes=axes, keepdims=_flag(keepdims))
     return deliver(trace, name, found, out)
+
+
+def _call_of_complex(op: Op, value: Operand, *, axes: tuple[int, ...], keepdims: bool) -> Operand:
+    """NumPy's own function, whose order of complex numbers is that of (real, imaginary); no kernel has it."""
+    rank = len(value.type.shape)
+    static = (("axis", axes[0] if len(axes) < rank or rank == 1 else None), ("keepdims", keepdims))
+    shape = reductions.reduced_shape(value.type.shape, axes, keepdims)
+    return running_trace(op.name).emit1(
+        library.numpy_call, value, function=op.name, static=static, shape=shape, dtype=INT64
+    )
 
 
 def argmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NOTHING) -> Any:
@@ -252,19 +267,23 @@ def _boolean(name: str, op: Op, empty: bool, a: Any, axis: Any, out: Any, keepdi
     """any and all: the largest and smallest of the bools; without elements, the neutral one."""
     trace = running_trace(name)
     array = as_traced(trace, a, name)
-    value = _masked(trace, as_bool(trace, array.read()), where, empty, name)
+    value = _masked(trace, as_bool(trace, array.read()), where, build.literal(empty, BOOL), name)
     axes = axes_of(axis, len(value.type.shape), name)
+    return deliver(trace, name, of_bools(trace, op, value, axes, _flag(keepdims)), out)
+
+
+def of_bools(trace: Trace, op: Op, value: Operand, axes: tuple[int, ...], keepdims: bool) -> Operand:
+    """The largest or the smallest of bools over the axes; of no element False or True."""
+    is_any = op is reductions.max_
     if any(is_runtime(value.type.shape[k]) for k in axes):
         # Counting needs no element: any is "some are True", all is "none is False".
-        counted = value if op is reductions.max_ else trace.emit1(p.invert, value)
-        count = trace.emit1(reductions.sum_, build.convert(trace, counted, INT64), axes=axes, keepdims=_flag(keepdims))
-        compare = p.not_equal if op is reductions.max_ else p.equal
-        return deliver(trace, name, trace.emit1(compare, count, build.literal(0, INT64)), out)
+        counted = value if is_any else trace.emit1(p.invert, value)
+        count = trace.emit1(reductions.sum_, build.convert(trace, counted, INT64), axes=axes, keepdims=keepdims)
+        return trace.emit1(p.not_equal if is_any else p.equal, count, build.literal(0, INT64))
     if not all(trace.guard("<", 0, value.type.shape[k]) for k in axes):
-        kept = reductions.reduced_shape(value.type.shape, axes, _flag(keepdims))
-        return deliver(trace, name, build.broadcast(trace, build.literal(empty, BOOL), kept), out)
-    found = trace.emit1(op, value, axes=axes, keepdims=_flag(keepdims))
-    return deliver(trace, name, found, out)
+        kept = reductions.reduced_shape(value.type.shape, axes, keepdims)
+        return build.broadcast(trace, build.literal(not is_any, BOOL), kept)
+    return trace.emit1(op, value, axes=axes, keepdims=keepdims)
 
 
 def any_(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NOTHING, *, where: Any = NOTHING) -> Any:
@@ -290,22 +309,39 @@ def cumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
 
 
 def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = NOTHING, append: Any = NOTHING) -> Any:
-    """Differences of neighbours, ``n`` times."""
+    """Differences of neighbours, ``n`` times; ``prepend`` and ``append`` are joined at the ends first."""
     from tenferro.tracer.api.elementwise import BY_UFUNC
     from tenferro.tracer.api.joining import concatenate
 
     trace = running_trace("diff")
     array = as_traced(trace, a, "diff")
-    if prepend is not NOTHING or append is not NOTHING:
-        array = concatenate([x for x in (prepend, array, append) if x is not NOTHING], axis)
+    times = integer(n, "diff", "n")
+    if times == 0:
+        return array
+    if times < 0:
+        raise ShapeError(f"diff: n {times}; 0 or more is needed{at(user_line())}")
     if array.ndim == 0:
         raise ShapeError(f"diff: rank 0; rank 1 or more is needed{at(user_line())}")
     k = axis_of(axis, array.ndim, "diff")
+    parts = [_end(trace, prepend, array, k), array, _end(trace, append, array, k)]
+    if prepend is not NOTHING or append is not NOTHING:
+        array = concatenate([x for x in parts if x is not None], k)
     before = (slice(None),) * k
     ufunc = np.not_equal if array.dtype == BOOL else np.subtract
-    for _ in range(integer(n, "diff", "n")):
+    for _ in range(times):
         array = BY_UFUNC[ufunc].function(array[(*before, slice(1, None))], array[(*before, slice(None, -1))])
     return array
+
+
+def _end(trace: Trace, x: Any, array: TracedArray, axis: int) -> TracedArray | None:
+    """What ``diff`` puts before or behind; a number stands for one element of each row."""
+    if x is NOTHING:
+        return None
+    end: TracedArray = as_traced(trace, x, "diff")
+    if end.ndim:
+        return end
+    shape = array.type.shape
+    return new(trace, build.broadcast(trace, end.read(), (*shape[:axis], 1, *shape[axis + 1 :])))
 
 
 def _f(name: str, function: Callable[..., Any], arrays: tuple[str, ...]) -> ApiFunction:

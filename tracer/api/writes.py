@@ -24,14 +24,7 @@ from tenferro.tracer.api.indexing import (
     single_mask,
 )
 from tenferro.tracer.api.layout import permuted
-from tenferro.tracer.api.promotion import (
-    aligned,
-    broadcast_shapes,
-    converted,
-    is_result_of,
-    shape_mismatch,
-    sizes_text,
-)
+from tenferro.tracer.api.promotion import broadcast_into, converted, sizes_text
 from tenferro.tracer.api.record import ApiFunction
 from tenferro.tracer.cells import Box
 from tenferro.tracer.dims import Extent
@@ -102,14 +95,7 @@ def _store_flagged(
 
 def _fitted(trace: Trace, value: Operand, shape: Shape) -> Operand:
     """The value broadcast to the window; leading axes of size 1 may be dropped, as NumPy allows."""
-    value = _without_leading_ones(trace, value, len(shape))
-    own = value.type.shape
-    if not own:
-        return value
-    joined = broadcast_shapes(trace, "setitem", [shape, own])
-    if not is_result_of(trace, joined, shape):
-        raise shape_mismatch(trace, "setitem", [shape, own])
-    return aligned(trace, value, shape)
+    return broadcast_into(trace, "setitem", _without_leading_ones(trace, value, len(shape)), shape)
 
 
 def _without_leading_ones(trace: Trace, value: Operand, rank: int) -> Operand:
