@@ -9,6 +9,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from tenferro.tracer import dims
 from tenferro.tracer.dims import Atom, Extent, Leaf
 from tenferro.tracer.program import SemanticProgram, ShapeGuard
@@ -46,16 +48,42 @@ def compile_guards(guards: Sequence[ShapeGuard]) -> Predicate:
     """A predicate that takes the program's inputs (arrays and ints, in order)."""
     if not guards:
         return lambda inputs: True
+    return _compiled(_guard_lines(guards), {})
+
+
+def compile_fit(program: SemanticProgram) -> Predicate:
+    """A predicate that is true for plain, aligned arrays and ints of the program's dtypes, ranks and fixed sizes, under
+    its guards."""
+    lines = [f"    if len(x) != {len(program.inputs)}: return False"]
+    names: dict[str, Any] = {"ndarray": np.ndarray}
+    for k, declared in enumerate(program.inputs):
+        if declared.kind == "int":
+            lines.append(f"    if type(x[{k}]) is not int: return False")
+            continue
+        kind = declared.value.type
+        names[f"dtype{k}"] = kind.dtype
+        lines.append(f"    a = x[{k}]")
+        lines.append(f"    if type(a) is not ndarray or a.dtype is not dtype{k} or a.ndim != {kind.rank}: return False")
+        lines.append("    if not a.flags.aligned: return False")
+        fixed = [f"a.shape[{axis}] != {n}" for axis, n in enumerate(kind.shape) if isinstance(n, int)]
+        lines += [f"    if {test}: return False" for test in fixed]
+    guards = _guard_lines(program.guards) if program.guards else ["    return True"]
+    return _compiled(lines + guards, names)
+
+
+def _guard_lines(guards: Sequence[ShapeGuard]) -> list[str]:
     used: set[Leaf] = set()
     for guard in guards:
         used |= dims.leaves(guard.lhs) | dims.leaves(guard.rhs)
-    lines = ["def holds(x):"]
+    lines = []
     for leaf in sorted(used):
         source = f"x[{leaf.index}]" if leaf.kind == "int" else f"x[{leaf.index}].shape[{leaf.axis}]"
         lines.append(f"    {leaf} = {source}")
-    lines.append("    return " + " and ".join(f"({guard_text(g)})" for g in guards))
-    namespace: dict[str, Any] = {}
-    exec(compile("\n".join(lines), "<tenferro guards>", "exec"), namespace)
+    return [*lines, "    return " + " and ".join(f"({guard_text(g)})" for g in guards)]
+
+
+def _compiled(body: Sequence[str], namespace: dict[str, Any]) -> Predicate:
+    exec(compile("\n".join(["def holds(x):", *body]), "<tenferro guards>", "exec"), namespace)
     predicate: Predicate = namespace["holds"]
     return predicate
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tenferro.engines.engine import Engine, Executable
-from tenferro.guards import Predicate, compile_guards
+from tenferro.guards import Predicate, compile_fit, compile_guards
 from tenferro.lowering.exec_program import ExecProgram
 from tenferro.lowering.plan import Plan
 from tenferro.runtime.options import Policy
@@ -90,6 +90,12 @@ class Prepared:
         """What the program assumes of its inputs' sizes, as a function of them."""
         return compile_guards(self.program.guards)
 
+    @cached_property
+    def fits(self) -> Predicate:
+        """Whether a run's inputs are, as they stand, what the program was prepared for. It may say no to some that are:
+        ``inputs.checked_all`` has the last word."""
+        return compile_fit(self.program)
+
     @property
     def bytes(self) -> int:
         """What the preparation keeps alive beside its kernels, roughly."""
@@ -125,6 +131,12 @@ class PreparedKey:
         self._lines = tuple(o.line for o in program.operations)
         self._rest = rest
         self._hash = hash((_outline(program), rest))
+
+    @cached_property
+    def fits(self) -> Predicate:
+        """Whether a run's inputs are, as they stand, what the program was prepared for. It may say no to some that are:
+        ``inputs.checked_all`` has the last word."""
+        return compile_fit(self.program)
 
     @property
     def bytes(self) -> int:

@@ -10,7 +10,7 @@ import itertools
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -205,12 +205,22 @@ class Runtime:
         inputs: ndarrays and ints; fewer than the program has where it was prepared with defaults. Raises StaleError,
         WrongRuntimeError, EngineMismatchError, BrokenEngineError; InputError, DtypeError, ShapeError, GuardError for
         inputs that the program was not prepared for; and what the program itself raises."""
-        self._check(engines, prepared)
-        given = resolve(prepared.program, dict(prepared.defaults), inputs)
-        return self._launch(engines, prepared, checked_all(prepared.program, given))
+        if not prepared.fits(inputs):
+            self._check(engines, prepared)
+            inputs = checked_all(prepared.program, resolve(prepared.program, dict(prepared.defaults), inputs))
+        return self.run_checked(engines, prepared, inputs)
 
     def run_checked(self, engines: Sequence[Engine], prepared: Prepared, inputs: Sequence[Any]) -> RunResult:
         """``run`` for a caller that has checked inputs and guards itself, as ``@jit`` has."""
+        if len(engines) == 1 and prepared.runtime_id == self.id and prepared.epoch == self._snapshot.epoch:
+            engine, target = engines[0], prepared.targets[0]
+            is_ours = type(engine) is target.engine_class and engine.id == target.engine_id and not engine.broken
+            flat = prepared.flat if is_ours and len(prepared.targets) == 1 else None
+            if flat is not None:
+                try:
+                    return flat.run(inputs)
+                except EngineFailure as failure:
+                    self._broke(engine, failure)
         self._check(engines, prepared)
         return self._launch(engines, prepared, inputs)
 
@@ -237,8 +247,11 @@ class Runtime:
         try:
             return flat.run(inputs)
         except EngineFailure as failure:
-            engines[0].broken = str(failure)
-            raise BrokenEngineError(f"run: engine {engines[0].id!r} broke: {failure}") from failure
+            self._broke(engines[0], failure)
+
+    def _broke(self, engine: Engine, failure: EngineFailure) -> NoReturn:
+        engine.broken = str(failure)
+        raise BrokenEngineError(f"run: engine {engine.id!r} broke: {failure}") from failure
 
     def _refuse(self, prepared: Prepared) -> None:
         if prepared.runtime_id != self.id:
