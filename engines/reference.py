@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from tenferro.engines.engine import NO_EXECUTORS, Engine, Executable, Executor, RunResult, executed
-from tenferro.lowering.checks import bounds_error, empty_error, report_division
+from tenferro.lowering.checks import bounds_error, empty_error, exponent_error, report_division
 from tenferro.lowering.exec_program import ExecProgram, Instruction, Slot, Source
 from tenferro.lowering.masks import lane_conditions
 from tenferro.lowering.plan import Plan
 from tenferro.lowering.tree import accumulator, tree_moments, tree_sum
 from tenferro.tracer.dims import DimExpr, Leaf, evaluate
-from tenferro.tracer.op import Indexed, Library, Pointwise, Reduction, View
+from tenferro.tracer.op import Check, Indexed, Library, Pointwise, Reduction, View
 from tenferro.tracer.ops.reductions import reduced_shape
 from tenferro.tracer.program import DimScalar, Literal, Params
 
@@ -112,8 +112,8 @@ class ReferenceExecutable(Executable):
                 self._check_bounds(frame, instruction, arrays)
                 results = (instruction.op.reference(*arrays, **params),)
             case form:
-                if isinstance(form, Pointwise) and form.check == "zero_divisor" and arrays[0].dtype.kind in "iu":
-                    self._note_division(frame, number, instruction, arrays)
+                if isinstance(form, Pointwise) and form.check is not None and arrays[0].dtype.kind in "iu":
+                    self._check(form.check, frame, number, instruction, arrays)
                 results = executed(instruction, arrays, params, self.executors)
         self._write(frame, instruction, results)
         for source, last in zip(instruction.inputs, instruction.last_use, strict=True):
@@ -144,6 +144,14 @@ class ReferenceExecutable(Executable):
         if bad.any():
             first = int(np.flatnonzero(bad.reshape(-1))[0])
             raise bounds_error(instruction, int(indices.reshape(-1)[first]), n)
+
+    def _check(
+        self, check: Check, frame: _Frame, number: int, instruction: Instruction, arrays: Sequence[Array]
+    ) -> None:
+        if check == "zero_divisor":
+            self._note_division(frame, number, instruction, arrays)
+        elif arrays[0].size and (arrays[1] < 0).any():
+            raise exponent_error(instruction, arrays[1][arrays[1] < 0].reshape(-1)[0])
 
     def _note_division(self, frame: _Frame, number: int, instruction: Instruction, arrays: Sequence[Array]) -> None:
         dividend, divisor = arrays

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tenferro.lowering.exec_program import Instruction
-from tenferro.tracer.errors import BoundsError, DivisionError, ShapeError
+from tenferro.tracer.errors import BoundsError, DivisionError, ExponentError, ShapeError
 from tenferro.tracer.foreign import NUMPY_ERRORS, as_own
 from tenferro.tracer.lines import SourceLine, at, user_line
 from tenferro.tracer.ops import library
@@ -56,6 +56,14 @@ def empty_error(instruction: Instruction) -> ShapeError:
     return ShapeError(
         f"{instruction.op.name}: zero-size array to a reduction which has no identity; a size of at least 1 is "
         f"needed{at(instruction.line)}"
+    )
+
+
+def exponent_error(instruction: Instruction, exponent: Any) -> ExponentError:
+    """For integers to a negative integer power."""
+    return ExponentError(
+        f"{instruction.op.name}: integers to the exponent {exponent}; integers to negative integer powers are not "
+        f"allowed, x.astype(float) is needed{at(_line(instruction))}"
     )
 
 

@@ -13,6 +13,7 @@ from tenferro.tracer.errors import (
     CheckError as CheckError,
     DivisionError as DivisionError,
     DtypeError as DtypeError,
+    ExponentError as ExponentError,
     LeakError as LeakError,
     LoweringError as LoweringError,
     MemoryLimitError as MemoryLimitError,

@@ -52,9 +52,10 @@ class BadCall:
     text: str
 
 
-Agreement = Literal["bits", "values", "elementary", "complex", "sum", "deviations", "product"]
+Agreement = Literal["bits", "values", "elementary", "larger", "complex", "sum", "deviations", "product"]
 """How an engine's result compares with the row's NumPy reference: equal bits; equal values (a zero's sign is free);
-within the stated ulp of the true value; within rounding of a complex formula; within rounding of a sum (of squares)."""
+within the stated ulp of the true value, or of the larger operand; within rounding of a complex formula; within
+rounding of a sum (of squares)."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,15 @@ def _unary(dtypes: tuple[str, ...]) -> Iterator[Sample]:
         for shape in SHAPES:
             yield Sample((filled(shape, dtype, 1),))
         yield Sample((uniform((37,), dtype, 2),))
+
+
+def without_sign(x: Array) -> Array:
+    """Integers as an exponent may be: none below 0."""
+    return np.asarray(x & np.iinfo(x.dtype).max) if x.dtype.kind == "i" else x
+
+
+def _exponents(dtypes: tuple[str, ...]) -> Iterator[Sample]:
+    return (Sample((x.operands[0], without_sign(x.operands[1]))) for x in _binary(dtypes))
 
 
 def _binary(dtypes: tuple[str, ...]) -> Iterator[Sample]:
@@ -110,7 +120,7 @@ def pointwise(
     name: str, arity: Literal[1, 2], kinds: str, agreement: Agreement, sized: tuple[str, ...] = ("float32", "int16")
 ) -> Row:
     dtypes = of_kinds(kinds)
-    samples = _unary(dtypes) if arity == 1 else _binary(dtypes)
+    samples = _unary(dtypes) if arity == 1 else (_exponents if name == "power" else _binary)(dtypes)
     usable = tuple(d for d in sized if d in dtypes) or ("int32", "bool")
     return Row(
         tuple(samples),
@@ -484,6 +494,7 @@ SAMPLES: dict[str, Row] = {
     **{name: pointwise(name, 1, "biufc", "bits", ("complex64", "float32")) for name in ("real", "imag")},
     "conjugate": pointwise("conjugate", 1, "iufc", "bits", ("complex64", "float32")),
     **{name: pointwise(name, arity, kinds, agreement) for name, arity, kinds, agreement in VOCABULARY},
+    "power": pointwise("power", 2, "iuf", "elementary", ("float32", "uint8")),
     "where": _where(),
     "astype": _astype(),
     "sum": reduction("sum", "iufc", "sum", empty=True, wild=False),

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-VOCABULARY: tuple[tuple[str, Literal[1, 2], str, Literal["bits", "values", "elementary", "complex"]], ...] = (
+UNARY = (
+    "expm1", "exp2", "log1p", "log2", "log10", "cbrt", "rsqrt", "sinh", "cosh", "tan", "arcsin", "arccos", "arctan",
+    "arcsinh", "arccosh", "arctanh",
+)  # fmt: skip
+"""Elementary functions of one real operand."""
+VOCABULARY: tuple[tuple[str, Literal[1, 2], str, Literal["bits", "values", "elementary", "larger", "complex"]], ...] = (
     ("floor", 1, "f", "bits"),
     ("ceil", 1, "f", "bits"),
     ("trunc", 1, "f", "bits"),
@@ -16,4 +21,10 @@ VOCABULARY: tuple[tuple[str, Literal[1, 2], str, Literal["bits", "values", "elem
     ("nextafter", 2, "f", "bits"),
     ("left_shift", 2, "iu", "bits"),
     ("right_shift", 2, "iu", "bits"),
+    ("fmod", 2, "iuf", "bits"),
+    *((name, 1, "f", "elementary") for name in UNARY),
+    ("logaddexp", 2, "f", "larger"),
+    ("logaddexp2", 2, "f", "larger"),
+    ("hypot", 2, "f", "elementary"),
+    ("arctan2", 2, "f", "elementary"),
 )

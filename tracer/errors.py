@@ -46,6 +46,10 @@ class DivisionError(TenferroError, FloatingPointError, ZeroDivisionError):
     """Integer division by zero under ``np.errstate(divide="raise")``."""
 
 
+class ExponentError(TenferroError, ValueError):
+    """An integer to a negative integer power."""
+
+
 class MemoryLimitError(TenferroError, MemoryError):
     """A buffer cannot be had; the text lists the largest live buffers with their lines."""
 

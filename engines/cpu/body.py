@@ -19,7 +19,7 @@ from tenferro.engines.cpu.params import LATCH, ParamMap
 from tenferro.engines.cpu.vector_builder import ModuleText, Vec, VectorBuilder, apply
 from tenferro.lowering.region import Apply, Gather, Iota, Load, Node, Reduce, Region, Uniform, Valid, Window
 from tenferro.tracer import scalar
-from tenferro.tracer.op import Pointwise
+from tenferro.tracer.op import Check, Pointwise
 from tenferro.tracer.program import Literal
 
 INT64, BOOL = elements.INT64, elements.BOOL
@@ -130,13 +130,20 @@ class Body:
     def _apply(self, node: Apply, values: Mapping[int, Value], at: Position) -> Value:
         args = [values[a] for a in node.args]
         form = node.op.form
-        if isinstance(form, Pointwise) and form.check == "zero_divisor" and node.dtype.kind in "iu":
-            divisor = args[1]
-            zero = self.builder.eq(divisor, self.builder.const(0, divisor.dtype)).text
-            if node.mask is not None:
-                zero = self._and(zero, values[node.mask].text)
-            self._record(zero, at, node.operation, warning=True)
+        if isinstance(form, Pointwise) and form.check is not None and node.dtype.kind in "iu":
+            mask = None if node.mask is None else values[node.mask]
+            self._check(form.check, args[1], mask, at, node.operation)
         return apply(self.builder, node.op, node.params, args)
+
+    def _check(self, check: Check, operand: Value, mask: Value | None, at: Position, operation: int) -> None:
+        """Record lanes whose second operand is one that the row's check is about."""
+        none = self.builder.const(0, operand.dtype)
+        if check == "negative_exponent":
+            if operand.dtype.kind == "i":  # NumPy raises for lanes that a ``where`` then drops, too
+                self._record(self.builder.lt(operand, none).text, at, operation, warning=False)
+            return
+        zero = self.builder.eq(operand, none).text
+        self._record(zero if mask is None else self._and(zero, mask.text), at, operation, warning=True)
 
     def _and(self, a: str, b: str) -> str:
         return self.code.emit(f"and {elements.vector(self.lanes, 'i1')} {a}, {b}")

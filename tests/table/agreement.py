@@ -104,6 +104,9 @@ def by_agreement(kind: Agreement, actual: Array, expected: Array, operands: tupl
             return values(actual, expected)
         case "elementary":
             return _complex_or(actual, expected, epsilons=4)
+        case "larger":
+            with np.errstate(all="ignore"):
+                return close(actual, expected, epsilons=4, scale=np.maximum(*(np.abs(x) for x in operands)))
         case "complex":
             is_complex = any(x.dtype.kind == "c" for x in operands)
             return _complex_or(actual, expected, epsilons=8) if is_complex else bits(actual, expected)

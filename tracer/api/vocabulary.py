@@ -15,7 +15,7 @@ from tenferro.tracer.api.elementwise import Lower, of_rows, row
 from tenferro.tracer.api.record import ApiFunction
 from tenferro.tracer.dim import integer
 from tenferro.tracer.op import Op
-from tenferro.tracer.ops import library, pointwise as p, rounding
+from tenferro.tracer.ops import elementary as e, library, pointwise as p, rounding
 from tenferro.tracer.program import Operand
 from tenferro.tracer.trace import Trace, running_trace
 from tenferro.tracer.traced import operand
@@ -26,6 +26,35 @@ def _rounded(op: Op) -> Lower:
 
     def lower(trace: Trace, x: Operand) -> Operand:
         return build.copied(trace, x) if x.type.dtype.kind in "biu" else trace.emit1(op, x)
+
+    return lower
+
+
+def _real_row(op: Op) -> Lower:
+    """The row for real operands, a call of NumPy for complex ones."""
+
+    def lower(trace: Trace, *operands: Operand) -> Operand:
+        dtype = operands[0].type.dtype
+        if dtype.kind != "c":
+            return trace.emit1(op, *operands)
+        shape = max((x.type.shape for x in operands), key=len)
+        return trace.emit1(library.numpy_call, *operands, function=op.name, static=(), shape=shape, dtype=dtype)
+
+    return lower
+
+
+general_power = _real_row(e.power)
+
+
+def _scaled(numerator: float, divisor: float) -> Lower:
+    """x times a quotient that NumPy computes in the dtype; float16 in float32."""
+
+    def lower(trace: Trace, x: Operand) -> Operand:
+        dtype = x.type.dtype
+        wide = np.dtype(np.float32) if dtype.itemsize == 2 else dtype
+        factor = float(wide.type(numerator) / wide.type(divisor))
+        product = trace.emit1(p.multiply, build.convert(trace, x, wide), build.literal(factor, wide))
+        return build.convert(trace, product, dtype)
 
     return lower
 
@@ -56,6 +85,10 @@ def _round_by_numpy(trace: Trace, value: Operand, places: int) -> Operand:
     return trace.emit1(library.numpy_call, value, function="round", static=static, shape=value.type.shape, dtype=result)
 
 
+_WITH_COMPLEX = (
+    e.expm1, e.exp2, e.log1p, e.log2, e.log10, e.sinh, e.cosh, e.tan, e.arcsin, e.arccos, e.arctan, e.arcsinh,
+    e.arccosh, e.arctanh,
+)  # fmt: skip
 _UFUNCS: tuple[tuple[np.ufunc, Lower], ...] = (
     (np.floor, _rounded(rounding.floor)),
     (np.ceil, _rounded(rounding.ceil)),
@@ -68,6 +101,18 @@ _UFUNCS: tuple[tuple[np.ufunc, Lower], ...] = (
     (np.nextafter, row(rounding.nextafter)),
     (np.left_shift, row(rounding.left_shift)),
     (np.right_shift, row(rounding.right_shift)),
+    (np.fmod, row(e.fmod)),
+    (np.float_power, general_power),
+    (np.cbrt, row(e.cbrt)),
+    (np.hypot, row(e.hypot)),
+    (np.arctan2, row(e.arctan2)),
+    (np.logaddexp, row(e.logaddexp)),
+    (np.logaddexp2, row(e.logaddexp2)),
+    *((getattr(np, op.name), _real_row(op)) for op in _WITH_COMPLEX),
+    (np.deg2rad, _scaled(np.pi, 180.0)),
+    (np.radians, _scaled(np.pi, 180.0)),
+    (np.rad2deg, _scaled(180.0, np.pi)),
+    (np.degrees, _scaled(180.0, np.pi)),
 )
 
 FUNCTIONS: tuple[ApiFunction, ...] = (

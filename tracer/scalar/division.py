@@ -23,6 +23,20 @@ def remainder(b: Builder, x: Value, y: Value) -> Value:
     return divide_with_rest(b, x, y)[1]
 
 
+def truncated_remainder(b: Builder, x: Value, y: Value) -> Value:
+    """C's ``fmod``: the rest with the dividend's sign; integers give 0 by a zero divisor."""
+    if x.dtype == F16:
+        return b.convert(truncated_remainder(b, b.convert(x, F32), b.convert(y, F32)), F16)
+    if x.dtype.kind == "f":
+        return b.call("fmod", remainder_toward_zero, x, y)
+    rest = divide_with_rest(b, x, y)[1]
+    if x.dtype.kind == "u":
+        return rest
+    none = zero(b, x)
+    opposite = b.and_(b.ne(rest, none), b.lt(b.xor(x, rest), none))
+    return b.select(opposite, b.sub(rest, y), rest)
+
+
 def divide_with_rest(b: Builder, x: Value, y: Value) -> Pair:
     if x.dtype == F16:
         q, r = divide_with_rest(b, b.convert(x, F32), b.convert(y, F32))

@@ -7,7 +7,7 @@ are of the fit alone. Measured errors are in ``docs/accuracy.md``.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,7 +62,7 @@ LN2_SINGLE = (0.693147182464599609375, -1.904654299957767878541e-9)
 LN2_DOUBLE = (0.6931471805599453094172, 2.319046813846299558418e-17)
 
 
-def _steps(b: Builder, x: Value, steps: int) -> tuple[Value, Value]:
+def steps_of(b: Builder, x: Value, steps: int) -> tuple[Value, Value]:
     """(n, n + magic) for the n with n ln(2)/steps nearest to x, for x that is finite and not huge."""
     magic = b.const(format_of(x.dtype).magic, x.dtype)
     shifted = b.fma(x, b.const(1.4426950408889634074 * steps, x.dtype), magic)
@@ -72,7 +72,7 @@ def _steps(b: Builder, x: Value, steps: int) -> tuple[Value, Value]:
 def _reduce(b: Builder, x: Value, steps: int = 1) -> tuple[Value, Value]:
     """(x - n ln(2)/steps, n + magic) for the nearest n; steps is a power of two."""
     high, low = LN2_SINGLE if x.dtype == F32 else LN2_DOUBLE
-    n, shifted = _steps(b, x, steps)
+    n, shifted = steps_of(b, x, steps)
     return b.fma(n, b.const(-low / steps, x.dtype), b.fma(n, b.const(-high / steps, x.dtype), x)), shifted
 
 
@@ -83,7 +83,7 @@ def _exp_reduced(b: Builder, x: Value) -> tuple[Value, Value]:
     if form is DOUBLE:
         p, sixteenths = _exp_sixteenths(b, x)
         n = b.shr(b.sub(sixteenths, magic), b.const(4, I64))
-        scale = b.sub(_power_of_sixteenths(b, sixteenths), b.shl(n, b.const(form.mantissa, I64)))
+        scale = b.sub(power_of_sixteenths(b, sixteenths), b.shl(n, b.const(form.mantissa, I64)))
         scale = b.bitcast(scale, x.dtype)
         return b.fma(scale, p, scale), n
     p, shifted = _exp_single(b, x)
@@ -103,7 +103,7 @@ def _exp_sixteenths(b: Builder, x: Value) -> tuple[Value, Value]:
     return b.mul(horner(b, r, (1.0, *EXP_DOUBLE)), r), b.bitcast(shifted, I64)
 
 
-def _power_of_sixteenths(b: Builder, shifted: Value) -> Value:
+def power_of_sixteenths(b: Builder, shifted: Value) -> Value:
     """The bits of 2**(n/16) for the bits of n + magic, where that power is normal: magic leaves at the top."""
     part = b.lookup(EXP_TABLE, I64, b.and_(shifted, b.const(15, I64)))
     return b.add(part, b.shl(shifted, b.const(48, I64)))
@@ -115,7 +115,7 @@ def _exp_normal(b: Builder, x: Value) -> Value:
     if form is DOUBLE:
         # A table saves five steps of the polynomial; its rounding adds half an ulp to the error.
         p, sixteenths = _exp_sixteenths(b, x)
-        scale = b.bitcast(_power_of_sixteenths(b, sixteenths), x.dtype)
+        scale = b.bitcast(power_of_sixteenths(b, sixteenths), x.dtype)
         return b.fma(scale, p, scale)
     p, shifted = _exp_single(b, x)
     n = b.shl(b.bitcast(shifted, form.integer), b.const(form.mantissa, form.integer))
@@ -160,11 +160,12 @@ LOG_DOUBLE = (
     0.6666666666666734, 0.3999999999941466, 0.2857142874238922, 0.22222198573170318, 0.1818356432073667,
     0.15314050822906775, 0.14795945829544305,
 )  # fmt: skip
+Logarithm = Callable[..., Value]  # (b, x, scaled_by | None)
 SQRT_HALF_BITS = {SINGLE.dtype: 0x3F3504F3, DOUBLE.dtype: 0x3FE6A09E667F3BCD}
 
 
-def _log_normal(b: Builder, x: Value, scaled_by: Value | None = None) -> Value:
-    """log(x) - scaled_by * log(2) for positive normal x."""
+def split(b: Builder, x: Value, scaled_by: Value | None = None) -> tuple[Value, Value]:
+    """(f, n) with x = 2**n (1+f), sqrt(1/2) <= 1+f < sqrt(2), for positive normal x; ``scaled_by`` is taken off n."""
     form = format_of(x.dtype)
     bits = b.bitcast(x, form.integer)
     over = b.sub(bits, b.const(SQRT_HALF_BITS[x.dtype], form.integer))
@@ -173,8 +174,13 @@ def _log_normal(b: Builder, x: Value, scaled_by: Value | None = None) -> Value:
     if scaled_by is not None:
         n = b.sub(n, scaled_by)
     m = b.bitcast(b.sub(bits, b.shl(exponent, b.const(form.mantissa, form.integer))), x.dtype)
-    f = b.sub(m, b.const(1.0, x.dtype))
-    return _log_single(b, f, n) if form is SINGLE else _log_double(b, f, n)
+    return b.sub(m, b.const(1.0, x.dtype)), n
+
+
+def _log_normal(b: Builder, x: Value, scaled_by: Value | None = None) -> Value:
+    """log(x) - scaled_by * log(2) for positive normal x."""
+    f, n = split(b, x, scaled_by)
+    return _log_single(b, f, n) if x.dtype == F32 else _log_double(b, f, n)
 
 
 def _log_single(b: Builder, f: Value, n: Value) -> Value:
@@ -193,13 +199,13 @@ def _log_double(b: Builder, f: Value, n: Value) -> Value:
     return b.fma(n, b.const(LN2_DOUBLE[0], f.dtype), b.sub(f, low))
 
 
-def _log_rare(b: Builder, x: Value) -> Value:
-    """log(x) for every x."""
+def _log_rare(b: Builder, x: Value, normal_log: Logarithm) -> Value:
+    """A logarithm of every x."""
     form = format_of(x.dtype)
     zero, scale = b.const(0.0, x.dtype), form.mantissa + 2
     tiny = b.lt(x, b.const(2.0 ** (1 - form.bias), x.dtype))
     normal = b.select(tiny, b.mul(x, b.const(2.0**scale, x.dtype)), x)
-    result = _log_normal(b, normal, b.select(tiny, b.const(float(scale), x.dtype), zero))
+    result = normal_log(b, normal, b.select(tiny, b.const(float(scale), x.dtype), zero))
     # +inf and NaN give themselves.
     result = b.select(b.lt(x, b.const(np.inf, x.dtype)), result, b.abs(x))
     result = b.select(b.lt(x, zero), b.const(np.nan, x.dtype), result)
@@ -207,15 +213,21 @@ def _log_rare(b: Builder, x: Value) -> Value:
 
 
 def log(b: Builder, x: Value) -> Value:
-    return b.call("log", _log, x)
+    return b.call("log", lambda inner, v: full_range_log(inner, v, "log_rare", _log_normal), x)
 
 
-def _log(b: Builder, x: Value) -> Value:
+def full_range_log(b: Builder, x: Value, name: str, normal_log: Logarithm) -> Value:
+    """A logarithm of every x from ``normal_log(b, x, scaled_by)`` of positive normal x; ``name`` is that of its rare
+    part."""
     form = format_of(x.dtype)
     smallest, infinity = 1 << form.mantissa, ((2 * form.bias + 1) << form.mantissa)
     above = b.sub(b.bitcast(x, form.unsigned), b.const(smallest, form.unsigned))
     rare = b.le(b.const(infinity - smallest, form.unsigned), above)
-    return b.if_any(rare, lambda: b.call("log_rare", _log_rare, x, size="rare"), lambda: _log_normal(b, x))
+    return b.if_any(
+        rare,
+        lambda: b.call(name, lambda inner, v: _log_rare(inner, v, normal_log), x, size="rare"),
+        lambda: normal_log(b, x),
+    )
 
 
 # tanh(x) = x + x**3 P(x**2), |x| <= 0.92: 2**-29.3. Beyond it 1 - 2 / (exp(2x) + 1) subtracts less than 0.28, so that
@@ -266,17 +278,28 @@ def _power_of_shifted(b: Builder, shifted: Value) -> Value:
     return b.bitcast(b.add(n, b.const(form.bias << form.mantissa, form.integer)), form.dtype)
 
 
-def expm1_double(b: Builder, x: Value) -> tuple[Value, Value]:
-    """exp(x) - 1 and the rounding error of its last step, for float64 x from 0 to about 44, where 2**(n/16) - 1 is
-    exact or what it lacks does not matter."""
-    steps, shifted = _steps(b, x, 16)
+def exp_parts(b: Builder, x: Value, more: Value | None = None, far: bool = True) -> tuple[Value, Value]:
+    """(p, the bits of n + magic) with exp(x + more) = 2**(n/16) (1 + p), where 2**(n/16) is the power as rounded: p
+    makes up for that too. For float64 x whose power is normal, a small ``more``; not ``far``: |x| up to 44."""
+    steps, shifted = steps_of(b, x, 16)
     sixteenths = b.bitcast(shifted, I64)
-    scale = b.bitcast(_power_of_sixteenths(b, sixteenths), x.dtype)
     lack = b.lookup(ROOTS_LACK, x.dtype, b.and_(sixteenths, b.const(15, I64)))
     # r is exact where the result is small, so that p is rounded once there.
     high, low = (b.const(-part / 16, x.dtype) for part in LN2_DOUBLE)
     r = b.fma(steps, high, x)
-    p = b.add(r, b.fma(horner(b, r, EXPM1_DOUBLE), b.mul(r, r), b.fma(steps, low, lack)))
+    if far:
+        rest = b.mul(steps, low) if more is None else b.fma(steps, low, more)
+        tail = b.fma(rest, r, b.add(rest, lack))
+    else:
+        tail = b.fma(steps, low, lack)
+    return b.add(r, b.fma(horner(b, r, EXPM1_DOUBLE), b.mul(r, r), tail)), sixteenths
+
+
+def expm1_double(b: Builder, x: Value) -> tuple[Value, Value]:
+    """exp(x) - 1 and the rounding error of its last step, for float64 x from -40 to 44, where 2**(n/16) - 1 is exact,
+    or what it lacks is below half a unit in the last place of the result."""
+    p, sixteenths = exp_parts(b, x, far=False)
+    scale = b.bitcast(power_of_sixteenths(b, sixteenths), x.dtype)
     base = b.sub(scale, b.const(1.0, x.dtype))
     result = b.fma(p, scale, base)
     return result, b.fma(p, scale, b.sub(base, result))

@@ -96,7 +96,7 @@ def _reduce_double_rare(b: Builder, size: Value, quarter: int) -> HalfTurns:
     """For every size; equal to ``_reduce_double`` up to the limit. Infinity gives NaN."""
     limit = b.const(LIMIT_DOUBLE, F64)
     large = _is_large(b, size, limit)
-    high, low, quadrant = _digits_double(b, b.select(large, size, limit))
+    high, low, quadrant = digits_double(b, b.select(large, size, limit))
     by_digits = _half_turns(b, high, low, b.add(quadrant, b.const(quarter, I64)))
     r, n = (b.select(large, x, y) for x, y in zip(by_digits, _reduce_double(b, size, quarter), strict=True))
     return r, n
@@ -131,7 +131,7 @@ def _digits_single(b: Builder, size: Value) -> Reduced:
     return high, b.convert(b.sub(r, b.convert(high, F64)), F32), b.convert(quadrant, I32)
 
 
-def _digits_double(b: Builder, size: Value) -> Reduced:
+def digits_double(b: Builder, size: Value) -> Reduced:
     """Payne and Hanek with a 53-bit significand and 196 bits of 2/pi, both in digits of 28 bits."""
     bits, mask, width = b.bitcast(size, I64), b.const(2**28 - 1, I64), b.const(28, I64)
     significand = b.or_(b.and_(bits, b.const(2**52 - 1, I64)), b.const(2**52, I64))
@@ -179,7 +179,7 @@ def _sine_and_cosine(b: Builder, high: Value, low: Value) -> tuple[Value, Value]
     return sin, horner(b, square, (1.0, -0.5, *COS_SINGLE))
 
 
-def _reduced_single(b: Builder, size: Value) -> Reduced:
+def reduced_single(b: Builder, size: Value) -> Reduced:
     rare = b.not_(b.le(size, b.const(LIMIT_SINGLE, F32)))
     high, low, quadrant = b.if_any(
         rare, lambda: b.call("reduce_angle", _reduce_single_rare, size, size="compact"), lambda: _reduce_single(b, size)
@@ -214,7 +214,7 @@ def sin_cos(b: Builder, x: Value) -> tuple[Value, Value]:
         size = b.abs(x)
         return _sine_double(b, size, 0, x), _sine_double(b, size, 1)
     # The sign is put back at the end: sin(-0.0) is -0.0.
-    high, low, quadrant = _reduced_single(b, b.abs(x))
+    high, low, quadrant = reduced_single(b, b.abs(x))
     parts = _sine_and_cosine(b, high, low)
     return _sin_of_quadrant(b, x, *parts, quadrant), _cos_of_quadrant(b, *parts, quadrant)
 
@@ -251,7 +251,7 @@ def sin(b: Builder, x: Value) -> Value:
 def _sin(b: Builder, x: Value) -> Value:
     if x.dtype == F64:
         return _sine_double(b, b.abs(x), 0, x)
-    high, low, quadrant = _reduced_single(b, b.abs(x))
+    high, low, quadrant = reduced_single(b, b.abs(x))
     return _sin_of_quadrant(b, x, *_sine_and_cosine(b, high, low), quadrant)
 
 
@@ -262,5 +262,5 @@ def cos(b: Builder, x: Value) -> Value:
 def _cos(b: Builder, x: Value) -> Value:
     if x.dtype == F64:
         return _sine_double(b, b.abs(x), 1)
-    high, low, quadrant = _reduced_single(b, b.abs(x))
+    high, low, quadrant = reduced_single(b, b.abs(x))
     return _cos_of_quadrant(b, *_sine_and_cosine(b, high, low), quadrant)

@@ -12,13 +12,17 @@ from tenferro.tracer.errors import DtypeError
 from tenferro.tracer.op import Op, Pointwise
 from tenferro.tracer.ops import OPS, pointwise
 from tenferro.tracer.program import ArrayType, Params
+from tests.samples import without_sign
 from tests.tracer.scalar.inputs import NAMES
 from tests.tracer.scalar.kernels import Array, compiled, evaluated
 from tests.values import DTYPES
+from tests.vocabulary import VOCABULARY
 
 ROWS = {name: op for name, op in OPS.items() if isinstance(op.form, Pointwise)}
 # The C library decides these in NumPy; they are compared with the true values in test_accuracy.
-BY_TRUE_VALUE = {(name, kind) for name in NAMES for kind in "fc"}
+BY_TRUE_VALUE = {(name, kind) for name in NAMES for kind in "fc"} | {
+    (name, "f") for name in ("power", *(name for name, _, _, how in VOCABULARY if how in ("elementary", "larger")))
+}
 
 
 def samples(dtype: np.dtype[Any], seed: int = 0) -> Array:
@@ -88,6 +92,8 @@ def operands(op: Op, dtype: np.dtype[Any]) -> tuple[Array, ...]:
     rng = np.random.default_rng(1)
     y = rng.permutation(x)[:24] if len(x) > 60 else x
     pair = tuple(np.ascontiguousarray(v.ravel()) for v in np.meshgrid(x, y))
+    if op.name == "power":
+        pair = pair[0], without_sign(pair[1])
     return pair if count == 2 else (rng.integers(0, 2, len(pair[0])).astype(bool), *pair)
 
 

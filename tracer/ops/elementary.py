@@ -1,0 +1,72 @@
+"""Rows of elementary functions beside those of ``pointwise``: exponentials, logarithms, powers, angles, C's remainder."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tenferro.tracer.ops.rows import REALS, row
+from tenferro.tracer.scalar import angles, growth, logarithms, powers
+from tenferro.tracer.scalar.arithmetic import widened
+from tenferro.tracer.scalar.complex_arithmetic import hypot as _hypot
+from tenferro.tracer.scalar.division import truncated_remainder
+
+
+def _rsqrt(x: Any) -> Any:
+    with np.errstate(all="ignore"):
+        return (1 / np.sqrt(x)).astype(np.asarray(x).dtype)
+
+
+_WIDE = {
+    f.__name__: widened(f)
+    for f in (
+        growth.expm1, growth.exp2, growth.sinh, growth.cosh, logarithms.log1p, logarithms.log2, logarithms.log10,
+        logarithms.logaddexp, logarithms.logaddexp2, logarithms.arcsinh, logarithms.arccosh, logarithms.arctanh,
+        powers.cbrt, powers.rsqrt, powers.power, angles.tan, angles.arcsin, angles.arccos, angles.arctan,
+        angles.arctan2, _hypot,
+    )
+}  # fmt: skip
+"""The same functions, float16 by way of float32."""
+
+
+def _power(b: Any, x: Any, y: Any) -> Any:
+    return powers.integer_power(b, x, y) if x.dtype.kind in "iu" else _WIDE["power"](b, x, y)
+
+
+expm1 = row("expm1", np.expm1, kinds="f", result="same", cost=25, scalar=lambda b, x: _WIDE["expm1"](b, x))
+exp2 = row("exp2", np.exp2, kinds="f", result="same", cost=20, scalar=lambda b, x: _WIDE["exp2"](b, x))
+log1p = row("log1p", np.log1p, kinds="f", result="same", cost=35, scalar=lambda b, x: _WIDE["log1p"](b, x))
+log2 = row("log2", np.log2, kinds="f", result="same", cost=30, scalar=lambda b, x: _WIDE["log2"](b, x))
+log10 = row("log10", np.log10, kinds="f", result="same", cost=30, scalar=lambda b, x: _WIDE["log10"](b, x))
+logaddexp = row(
+    "logaddexp", np.logaddexp, kinds="f", result="same", cost=65, scalar=lambda b, x, y: _WIDE["logaddexp"](b, x, y)
+)
+logaddexp2 = row(
+    "logaddexp2", np.logaddexp2, kinds="f", result="same", cost=65,
+    scalar=lambda b, x, y: _WIDE["logaddexp2"](b, x, y),
+)  # fmt: skip
+power = row(
+    "power", np.power, kinds=REALS, result="same", cost=70, check="negative_exponent",
+    scalar=lambda b, x, y: _power(b, x, y),
+)  # fmt: skip
+cbrt = row("cbrt", np.cbrt, kinds="f", result="same", cost=35, scalar=lambda b, x: _WIDE["cbrt"](b, x))
+rsqrt = row("rsqrt", _rsqrt, kinds="f", result="same", cost=10, scalar=lambda b, x: _WIDE["rsqrt"](b, x))
+hypot = row("hypot", np.hypot, kinds="f", result="same", cost=40, scalar=lambda b, x, y: _WIDE["hypot"](b, x, y))
+fmod = row(
+    "fmod", np.fmod, kinds=REALS, result="same", cost=12, check="zero_divisor",
+    scalar=lambda b, x, y: truncated_remainder(b, x, y),
+)  # fmt: skip
+
+sinh = row("sinh", np.sinh, kinds="f", result="same", cost=45, scalar=lambda b, x: _WIDE["sinh"](b, x))
+cosh = row("cosh", np.cosh, kinds="f", result="same", cost=35, scalar=lambda b, x: _WIDE["cosh"](b, x))
+arcsinh = row("arcsinh", np.arcsinh, kinds="f", result="same", cost=55, scalar=lambda b, x: _WIDE["arcsinh"](b, x))
+arccosh = row("arccosh", np.arccosh, kinds="f", result="same", cost=55, scalar=lambda b, x: _WIDE["arccosh"](b, x))
+arctanh = row("arctanh", np.arctanh, kinds="f", result="same", cost=50, scalar=lambda b, x: _WIDE["arctanh"](b, x))
+tan = row("tan", np.tan, kinds="f", result="same", cost=50, scalar=lambda b, x: _WIDE["tan"](b, x))
+arcsin = row("arcsin", np.arcsin, kinds="f", result="same", cost=40, scalar=lambda b, x: _WIDE["arcsin"](b, x))
+arccos = row("arccos", np.arccos, kinds="f", result="same", cost=40, scalar=lambda b, x: _WIDE["arccos"](b, x))
+arctan = row("arctan", np.arctan, kinds="f", result="same", cost=40, scalar=lambda b, x: _WIDE["arctan"](b, x))
+arctan2 = row(
+    "arctan2", np.arctan2, kinds="f", result="same", cost=55, scalar=lambda b, x, y: _WIDE["arctan2"](b, x, y)
+)
