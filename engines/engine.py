@@ -9,12 +9,12 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from tenferro.engines.errors import ProviderContractError
 from tenferro.engines.events import Driver, ImmediateDriver
 from tenferro.lowering.checks import called
 from tenferro.lowering.exec_program import Instruction
 from tenferro.lowering.plan import Plan
-from tenferro.tracer.dims import Leaf
-from tenferro.tracer.errors import LoweringError
+from tenferro.tracer.dims import Environment, Leaf, evaluate_shape
 from tenferro.tracer.lines import at
 from tenferro.tracer.op import Extension
 from tenferro.tracer.program import ArrayType
@@ -26,6 +26,21 @@ CAPABILITIES: frozenset[Capability] = frozenset(
 Executor: TypeAlias = Callable[..., Any]
 """An extension family's operation on one engine: ``(*arrays, **params) → array, or a tuple of them``."""
 NO_EXECUTORS: Mapping[str, Executor] = {}
+
+
+class Replay(dict[str, Executor]):
+    """Executors for running a program again to see what went wrong in it: ordered operations give the results that they
+    had, in order, and zeros where the first run had not come to them. Their effects are not repeated."""
+
+    def __init__(self, executors: Mapping[str, Executor], results: Sequence[tuple[Any, ...]]) -> None:
+        super().__init__(executors)
+        self._left = list(results[::-1])
+
+    def results(self, instruction: Instruction, sizes: Environment) -> tuple[Any, ...]:
+        """Of the next ordered instruction."""
+        if self._left:
+            return self._left.pop()
+        return tuple(np.zeros(evaluate_shape(t.shape, sizes), t.dtype) for t in instruction.types)
 
 
 @dataclass(slots=True)
@@ -69,22 +84,50 @@ class Executable(ABC):
 
 
 def executed(
-    instruction: Instruction, operands: Sequence[Any], params: Mapping[str, Any], executors: Mapping[str, Executor]
+    instruction: Instruction,
+    operands: Sequence[Any],
+    params: Mapping[str, Any],
+    executors: Mapping[str, Executor],
+    sizes: Environment,
 ) -> tuple[Any, ...]:
-    """An instruction by its family's executor where there is one, else by its row's NumPy function. LoweringError where
-    the results are not as many as declared."""
+    """An instruction by its family's executor where there is one, else by its row's NumPy function.
+
+    ProviderContractError where a family's results are not of the number, dtypes and shapes that it declares: kernels
+    would read beyond them. A result on the memory of an operand is copied: kernels may write to it."""
     form = instruction.op.form
+    if isinstance(executors, Replay) and instruction.op.is_ordered:
+        return executors.results(instruction, sizes)
     if isinstance(form, Extension) and form.family in executors:
         result = executors[form.family](*operands, **params)
     else:
         result = called(instruction, operands, params)
     results = result if isinstance(result, tuple) else (result,)
     if len(results) != len(instruction.types):
-        raise LoweringError(
-            f"{instruction.op.name}: {len(results)} results were returned; {len(instruction.types)} are "
-            f"declared{at(instruction.line)}"
-        )
+        raise _broken_contract(instruction, f"{len(results)} results", f"{len(instruction.types)} are declared")
+    if isinstance(form, Extension):
+        for found, kind in zip(results, instruction.types, strict=True):
+            _check_result(instruction, found, kind, sizes)
+        results = tuple(_apart(found, [*operands, *results[:k]]) for k, found in enumerate(results))
     return results
+
+
+def _apart(found: Any, others: Sequence[Any]) -> Any:
+    hosts = [x for x in others if isinstance(x, np.ndarray)]
+    shares = isinstance(found, np.ndarray) and any(np.may_share_memory(found, x) for x in hosts)
+    return found.copy() if shares else found
+
+
+def _check_result(instruction: Instruction, found: Any, kind: ArrayType, sizes: Environment) -> None:
+    dtype, shape = (found.dtype, found.shape) if hasattr(found, "dtype") else (np.asarray(found).dtype, np.shape(found))
+    needed = evaluate_shape(kind.shape, sizes)
+    if dtype != kind.dtype:
+        raise _broken_contract(instruction, f"a result of dtype {dtype}", f"{kind.dtype} is declared")
+    if tuple(shape) != needed:
+        raise _broken_contract(instruction, f"a result of shape {tuple(shape)}", f"{needed} is declared")
+
+
+def _broken_contract(instruction: Instruction, found: str, needed: str) -> ProviderContractError:
+    return ProviderContractError(f"{instruction.op.name}: {found}; {needed}{at(instruction.line)}")
 
 
 class Engine(ABC):

@@ -61,8 +61,9 @@ class RecursionRefusedError(PrepareError, RecursionError):
     """A preparation was asked for from inside a preparation."""
 
 
-class ProviderContractError(PrepareError):
-    """A provider broke its contract: its answer is of another request, or asks for no more than it was given."""
+class ProviderContractError(LoweringError):
+    """A provider broke its contract: what an executor returned is not what its family declares, an engine compiled no
+    executable."""
 
 
 class RunError(LoweringError):

@@ -63,7 +63,11 @@ class DomainRun(ABC):
             raise EventError(f"enqueue: a dependency of {foreign[0]} in a run of {self.domain}; only transfers bridge")
         token = Token(self.domain)
         self._tokens.append(token)
-        self._submit(tuple(dependencies), launch, token)
+        try:
+            self._submit(tuple(dependencies), launch, token)
+        except BaseException:
+            token.finish(skipped=True)  # nobody else will, and ``drain`` waits for it
+            raise
         return token
 
     @abstractmethod
@@ -82,14 +86,16 @@ class DomainRun(ABC):
 
 
 def carry_out(dependencies: Sequence[Token], launch: Launch, token: Token) -> None:
-    """Wait, launch, and finish the token whatever happens."""
-    if not all(d.wait() for d in dependencies):
-        token.finish(skipped=True)
-        return
+    """Wait, launch, and finish the token whatever happens, an interrupt of the waiting included."""
     try:
+        if not all(d.wait() for d in dependencies):
+            token.finish(skipped=True)
+            return
         launch()
     except BaseException as failure:  # reported by ``drain``, with the primary error
-        token.finish(failure)
+        # Without this frame: it would hold the token, which holds the failure, in a circle.
+        trace = failure.__traceback__
+        token.finish(failure.with_traceback(trace and trace.tb_next))
         return
     token.finish()
 
@@ -122,35 +128,66 @@ class _Work:
         self.pid = os.getpid()
 
     def loop(self) -> None:
+        _here.is_worker = True
         while (job := self.jobs.get()) is not None:
             carry_out(*job)
             del job  # arrays of a finished launch must not live until the next one
 
 
 class _WorkerRun(DomainRun):
-    def __init__(self, domain: str, work: _Work) -> None:
+    """``driver`` is held: its end is that of the worker."""
+
+    def __init__(self, domain: str, work: _Work, driver: WorkerDriver) -> None:
         super().__init__(domain)
         self._work = work
+        self._driver = driver
 
     def _submit(self, dependencies: tuple[Token, ...], launch: Launch, token: Token) -> None:
         self._work.jobs.put((dependencies, launch, token))
 
 
+class _Here(threading.local):
+    is_worker = False
+
+
+_here = _Here()
+_every: weakref.WeakSet[WorkerDriver] = weakref.WeakSet()
+
+
 class WorkerDriver(Driver):
-    """Launches happen on a thread of the engine's own, which starts at the first run and ends with the driver."""
+    """Launches happen on a thread of the engine's own, which starts at the first run and ends with the driver.
+
+    A run that begins inside a launch (an executor that calls a jitted function) stays on that launch's thread: waiting
+    there for other workers, which may be waiting for this launch, would never end."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._lock = threading.Lock()
         self._work: _Work | None = None
+        _every.add(self)
 
     def begin_run(self, domain: str) -> DomainRun:
+        if _here.is_worker:
+            return _ImmediateRun(domain)
         with self._lock:
             if self._work is None or self._work.pid != os.getpid():  # a forked child has no such thread
                 work = self._work = _Work()
                 threading.Thread(target=work.loop, name=self._name, daemon=True).start()
                 weakref.finalize(self, work.jobs.put, None)
-            return _WorkerRun(domain, self._work)
+            return _WorkerRun(domain, self._work, self)
+
+    def after_fork(self) -> None:
+        """In the child: the thread that held the lock may not exist there."""
+        self._lock = threading.Lock()
+
+
+def _after_fork() -> None:
+    for driver in list(_every):
+        driver.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def combined(failures: Sequence[BaseException]) -> BaseException:

@@ -114,7 +114,7 @@ class ReferenceExecutable(Executable):
             case form:
                 if isinstance(form, Pointwise) and form.check is not None and arrays[0].dtype.kind in "iu":
                     self._check(form.check, frame, number, instruction, arrays)
-                results = executed(instruction, arrays, params, self.executors)
+                results = executed(instruction, arrays, params, self.executors, frame.env)
         self._write(frame, instruction, results)
         for source, last in zip(instruction.inputs, instruction.last_use, strict=True):
             if last and isinstance(source, Slot) and source.index not in self.kept:

@@ -104,6 +104,7 @@ class Clusters:
         self.same_as: dict[int, int] = {}
         self.update_level: dict[int, Level] = {}
         self.of_instruction: dict[int, Cluster] = {}
+        self._effect_rank = 0  # of the last ordered call: the next one ranks above it, though it may read nothing of it
         for number, instruction in enumerate(program.instructions):
             self._place(number, instruction)
         self._share_loads()
@@ -185,7 +186,11 @@ class Clusters:
 
     def _place_call(self, number: int, instruction: Instruction) -> None:
         slots = [s.index for s in instruction.inputs if isinstance(s, Slot)]
-        cluster = Cluster((), 1 + self._rank_of_reads(slots), closed=True)
+        below = self._rank_of_reads(slots)
+        if instruction.op.is_ordered:
+            below = max(below, self._effect_rank)
+            self._effect_rank = below + 1
+        cluster = Cluster((), 1 + below, closed=True)
         self._read(slots)
         self._add(cluster, Level.ROW, number, instruction)
 

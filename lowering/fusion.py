@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from tenferro.lowering.clusters import Cluster, Clusters, fuses, is_iota
 from tenferro.lowering.emission import Context, RegionBuilder, fill_region
@@ -190,6 +191,11 @@ class _Scheduler:
         ]
         for k, d in enumerate(self.drafts):
             waits[k] |= {writer[slot] for slot in d.reads if slot < 0} - {k}
+        ordered = [
+            k for k, d in enumerate(self.drafts) if isinstance(d.step, CallStep) and d.step.instruction.op.is_ordered
+        ]
+        for before, after in pairwise(ordered):
+            waits[after].add(before)
         followers: list[list[int]] = [[] for _ in self.drafts]
         for k, others in enumerate(waits):
             for other in others:

@@ -39,6 +39,7 @@ class Part:
     writes: tuple[int, ...]
     numbers: tuple[int, ...]  # its instructions in the whole program
     measured: tuple[Leaf, ...] = ()
+    is_whole: bool = False  # ``program`` is the whole program, with its inputs and outputs
 
 
 def is_collective(instruction: Instruction) -> bool:
@@ -127,6 +128,7 @@ def whole(program: ExecProgram, engine: int) -> Part:
         (),
         tuple(o.index for o in program.outputs if isinstance(o, Slot)),
         tuple(range(len(program.instructions))),
+        is_whole=True,
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal as OneOf
 import numpy as np
 
 from tenferro.engines.engine import Engine, RunResult
+from tenferro.engines.errors import StaleError
 from tenferro.guards import Predicate, compile_guards, environment
 from tenferro.lowered import Lowered
 from tenferro.runtime import Prepared, Runtime, signature_of, target_of
@@ -112,10 +113,16 @@ class Compiled:
         self.prepared: Prepared = self.prepare()
 
     def prepare(self) -> Prepared:
-        """Prepare the program under the runtime's present configuration."""
+        """Prepare the program under the runtime's present configuration, for the engines that bear their names now."""
         signature = signature_of(self.program)
-        self.prepared = self.runtime.prepare(self.program, signature, [target_of(e) for e in self.engines])
-        return self.prepared
+        while True:
+            engines = tuple([self.runtime.engine(e.id) for e in self.engines])
+            try:
+                prepared = self.runtime.prepare(self.program, signature, [target_of(e) for e in engines])
+            except StaleError:  # reconfigured meanwhile
+                continue
+            self.engines, self.prepared = engines, prepared
+            return prepared
 
     @property
     def compile_ms(self) -> float:
@@ -160,6 +167,10 @@ class Compiled:
             self._check_writes(inputs, originals)
         try:
             result = self.runtime.run_checked(self.engines, prepared, inputs)
+        except StaleError:
+            if self.runtime.epoch == prepared.epoch:  # of a runtime that the function itself uses
+                raise
+            return self.run(inputs, originals, wrapped)
         except (OverflowError, ValueError) as error:
             if isinstance(error, TenferroError):
                 raise

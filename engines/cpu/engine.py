@@ -19,7 +19,7 @@ from tenferro.engines.cpu.binding import Binder, BoundPlan, Call, Drop, Enter, P
 from tenferro.engines.cpu.kernel import FAST, GOOD, KernelTable
 from tenferro.engines.cpu.layout import Strided
 from tenferro.engines.cpu.toolchain import Target
-from tenferro.engines.engine import NO_EXECUTORS, Engine, Executable, Executor, RunResult, executed
+from tenferro.engines.engine import NO_EXECUTORS, Engine, Executable, Executor, Replay, RunResult, executed
 from tenferro.engines.events import Driver, WorkerDriver
 from tenferro.engines.reference import ReferenceExecutable, evaluated
 from tenferro.lowering.exec_program import Slot
@@ -54,7 +54,7 @@ class CpuEngine(Engine):
     ) -> None:
         self.id = f"cpu:{number}"
         self.share = share
-        self._driver: Driver | None = None
+        self._driver = WorkerDriver(f"tenferro-{self.id}")
         self.target = target
         self.tier = tier if tier is not None else config().tier
 
@@ -62,8 +62,6 @@ class CpuEngine(Engine):
         return CpuExecutable(plan, self.target, self.tier, self.share, executors)
 
     def driver(self) -> Driver:
-        if self._driver is None:
-            self._driver = WorkerDriver(f"tenferro-{self.id}")
         return self._driver
 
 
@@ -113,7 +111,8 @@ class CpuExecutable(Executable):
             return RunResult([made[k] for k in bound.picks])
         arrays: list[Any] = [*inputs, *[None] * (bound.positions - len(inputs))]
         runtime: dict[Leaf, int] = {}
-        last = self._act(bound, arrays, runtime, inputs)
+        effects: list[tuple[Any, ...]] = []
+        last = self._act(bound, arrays, runtime, inputs, effects)
         return RunResult([self._output(o, arrays, inputs, runtime) for o in last.outputs], runtime)
 
     # Binding.
@@ -149,9 +148,15 @@ class CpuExecutable(Executable):
     # Running.
 
     def _act(
-        self, bound: BoundPlan, arrays: list[Any], runtime: dict[Leaf, int], inputs: Sequence[Array | int]
+        self,
+        bound: BoundPlan,
+        arrays: list[Any],
+        runtime: dict[Leaf, int],
+        inputs: Sequence[Array | int],
+        effects: list[tuple[Any, ...]],
     ) -> BoundPlan:
-        """Carry out a bound plan and the tails that its run-time extents lead to; returns the last one."""
+        """Carry out a bound plan and the tails that its run-time extents lead to; returns the last one. ``effects``
+        collects the results of ordered operations."""
         while True:
             for action in bound.actions:
                 if type(action) is Enter:
@@ -160,20 +165,22 @@ class CpuExecutable(Executable):
                     for position, array in zip(action.made, made, strict=True):
                         arrays[position] = array
                     if found != native.CLEAN:
-                        self._report(found, inputs)
+                        self._report(found, inputs, effects)
                 else:
-                    self._act_in_python(action, arrays, runtime)
+                    self._act_in_python(action, arrays, runtime, effects)
             if bound.tail is None:
                 return bound
             bound = self._follow(bound.tail, arrays, runtime)
             arrays += [None] * (bound.positions - len(arrays))
 
-    def _act_in_python(self, action: binding.Action, arrays: list[Any], runtime: dict[Leaf, int]) -> None:
+    def _act_in_python(
+        self, action: binding.Action, arrays: list[Any], runtime: dict[Leaf, int], effects: list[tuple[Any, ...]]
+    ) -> None:
         match action:
             case ViewOf():
                 arrays[action.position] = _view(arrays[action.source], action)
             case Call():
-                self._call(action, arrays, runtime)
+                self._call(action, arrays, runtime, effects)
             case Drop(positions=positions):
                 for p in positions:
                     arrays[p] = None
@@ -182,7 +189,7 @@ class CpuExecutable(Executable):
             case _:
                 assert_never(action)
 
-    def _call(self, action: Call, arrays: list[Any], runtime: dict[Leaf, int]) -> None:
+    def _call(self, action: Call, arrays: list[Any], runtime: dict[Leaf, int], effects: list[tuple[Any, ...]]) -> None:
         env = {**self._environment_of(arrays), **runtime}
         operands = []
         for source in action.sources:
@@ -201,7 +208,9 @@ class CpuExecutable(Executable):
             return
         params = {k: evaluated(v, env) for k, v in instruction.params.items()}
         with np.errstate(all="ignore"):
-            results = executed(instruction, operands, params, self.executors)
+            results = executed(instruction, operands, params, self.executors, env)
+        if instruction.op.is_ordered:
+            effects.append(results)
         for position, one, kind in zip(action.outputs, results, instruction.types, strict=True):
             arrays[position] = np.require(np.asarray(one, kind.dtype), requirements=["C", "O", "W"])
 
@@ -230,12 +239,12 @@ class CpuExecutable(Executable):
             case _:
                 raise AssertionError(f"output {source}")
 
-    def _report(self, latch: int, inputs: Sequence[Array | int]) -> None:
+    def _report(self, latch: int, inputs: Sequence[Array | int], effects: Sequence[tuple[Any, ...]] = ()) -> None:
         """Say what a kernel found. The reference engine runs the same program on the same inputs: it raises or warns
-        with the op, the argument, the value and the user's line."""
+        with the op, the argument, the value and the user's line. ``effects``: what ordered operations gave so far."""
         if latch & (1 << 62) and np.geterr()["divide"] == "ignore":
             return
-        ReferenceExecutable(self.plan.program).run(inputs)
+        ReferenceExecutable(self.plan.program, Replay(self.executors, effects)).run(inputs)
         if not latch & (1 << 62):
             raise LoweringError(f"a kernel recorded {latch:#x}, which the reference engine does not find")
 

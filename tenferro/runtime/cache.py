@@ -71,6 +71,7 @@ class _Attempt(Generic[V]):
     done: threading.Event = field(default_factory=threading.Event)
     value: V | None = None
     failure: BaseException | None = None
+    ended: bool = False
     bytes: int = 0
 
 
@@ -114,10 +115,9 @@ class PreparedCache(Generic[V]):
             if not attempt.done.is_set():
                 self._refuse_recursion()
                 attempt.done.wait()
-            if attempt.value is not None:
-                return attempt.value
+            if attempt.failure is None:
+                return attempt.value  # type: ignore[return-value]  # done without a failure
             if self._is_kept(attempt.failure):
-                assert attempt.failure is not None
                 # Each thread raises its own: one exception object would collect the tracebacks of all of them.
                 raise copy(attempt.failure) from attempt.failure
 
@@ -175,13 +175,16 @@ class PreparedCache(Generic[V]):
             raise
         finally:
             self._producing.attempt = None
-            self._finish(key, attempt)
-            attempt.done.set()
+            try:
+                self._finish(key, attempt)
+            finally:
+                attempt.done.set()
         return attempt.value
 
     def _finish(self, key: Hashable, attempt: _Attempt[V]) -> None:
-        weight = self._weigh(key, attempt.value) if attempt.value is not None else 0
+        weight = self._weigh(key, attempt.value) if attempt.failure is None else 0  # type: ignore[arg-type]
         with self._lock:
+            attempt.ended = True
             self._end(attempt)
             if self._entries.get(key) is not attempt:
                 return  # cleared meanwhile
@@ -204,7 +207,7 @@ class PreparedCache(Generic[V]):
     def _evict(self) -> None:
         if len(self._entries) <= self._limits.entries and self._stats.bytes <= self._limits.bytes:
             return
-        for key, attempt in [(k, a) for k, a in self._entries.items() if a.value is not None or a.failure is not None]:
+        for key, attempt in [(k, a) for k, a in self._entries.items() if a.ended]:
             if len(self._entries) <= self._limits.entries and self._stats.bytes <= self._limits.bytes:
                 return
             del self._entries[key]
@@ -213,7 +216,7 @@ class PreparedCache(Generic[V]):
     def _count_found(self, attempt: _Attempt[V]) -> None:
         if attempt.failure is not None:
             self._count(negative_hits=1)
-        elif attempt.value is not None:
+        elif attempt.ended:
             self._count(hits=1)
         else:
             self._count(waits=1)

@@ -17,13 +17,19 @@ from typing import Any, assert_never
 import numpy as np
 
 from tenferro.engines.engine import Engine, RunResult, executed
-from tenferro.engines.errors import ArrivalError, EngineFailure, EventError, TransferBudgetError
+from tenferro.engines.errors import (
+    ArrivalError,
+    BrokenEngineError,
+    EngineFailure,
+    EventError,
+    TransferBudgetError,
+)
 from tenferro.engines.events import DomainRun, Token, combined
 from tenferro.engines.reference import evaluated
 from tenferro.lowering.exec_program import Slot, Source
 from tenferro.runtime.prepared import Prepared
 from tenferro.runtime.schedule import BarrierNode, CollectiveNode, Node, OperationNode, TransferNode
-from tenferro.runtime.transfers import arrived
+from tenferro.runtime.transfers import arrived, known_bytes
 from tenferro.tracer.dims import Leaf, evaluate
 from tenferro.tracer.program import DimScalar, Literal
 
@@ -48,6 +54,15 @@ class _Run:
         """What a node does, on its domain's thread."""
         if self.cancelled:
             return
+        try:
+            self._launch(number, node)
+        except Exception:
+            raise
+        except BaseException:  # an interrupt is not this node's alone
+            self.cancelled = True
+            raise
+
+    def _launch(self, number: int, node: Node) -> None:
         match node:
             case OperationNode():
                 self._operation(number, node)
@@ -88,7 +103,7 @@ class _Run:
         slots = [s.index for s in node.instruction.inputs if isinstance(s, Slot)]
         operands = [self._read(s, place) for s, place in zip(slots, node.places, strict=True)]
         params = {k: evaluated(v, self.sizes) for k, v in node.instruction.params.items()}
-        results = executed(node.instruction, operands, params, {})
+        results = executed(node.instruction, operands, params, {}, self.sizes)
         for slot, place, value in zip(node.instruction.outputs, node.places, results, strict=True):
             self._publish(slot.index, place, self.engines[place], value)
 
@@ -114,12 +129,24 @@ class _Run:
         for declared, places, value in zip(program.inputs, schedule.inputs, inputs, strict=True):
             array = np.asarray(value, declared.type.dtype) if isinstance(value, int) else value
             for place in places:
+                if not self.engines[place].holds(array):
+                    raise ArrivalError(f"run: input {declared.name} is not in the memory of {self.engines[place].id}")
                 self.values[declared.slot.index, place] = array
         for node in schedule.nodes:
             self.readers.update(_reads(node))
         for source, home in zip(program.outputs, schedule.outputs, strict=True):
             if isinstance(source, Slot) and home >= 0:
                 self.readers[source.index, home] += 1
+
+    def check_budget(self) -> None:
+        """TransferBudgetError where more would cross than may, as far as the inputs' sizes tell."""
+        allowed = self.prepared.policy.max_transfer_bytes
+        if allowed is None:
+            return
+        expected = known_bytes(self.prepared.schedule.transfers, self.sizes)
+        if expected > allowed:
+            listed = "; ".join(str(t) for t in self.prepared.schedule.transfers)
+            raise TransferBudgetError(f"run: {expected} bytes cross between engines; {allowed} are allowed: {listed}")
 
     def output(self, source: Source, home: int, inputs: Sequence[Any]) -> Array:
         match source:
@@ -164,53 +191,77 @@ def sizes_of(prepared: Prepared, inputs: Sequence[Any]) -> dict[Leaf, int]:
 def execute(prepared: Prepared, engines: Sequence[Engine], inputs: Sequence[Any]) -> RunResult:
     """Run a schedule of several nodes. Raises what a node raised, when nothing runs any more."""
     run = _Run(prepared, engines, sizes_of(prepared, inputs))
-    run.admit(inputs)
-    schedule = prepared.schedule
+    run.check_budget()
+    try:
+        run.admit(inputs)
+        failures = _carried_out(run)
+        if failures:
+            raise combined(failures)
+        outputs = zip(prepared.exec_program.outputs, prepared.schedule.outputs, strict=True)
+        return RunResult([run.output(o, home, inputs) for o, home in outputs], run.measured)
+    finally:
+        failures = []  # they hold this frame, which must not hold them
+        run.values.clear()
+
+
+def _carried_out(run: _Run) -> list[BaseException]:
+    """Enqueue every node and wait until nothing runs; what went wrong: an interrupt first, then failures in schedule
+    order, then those of draining."""
     domains: dict[int, DomainRun] = {}
     tokens: list[Token] = []
+    found: list[BaseException] = []
     try:
-        for number, node in enumerate(schedule.nodes):
-            domain = domains.get(node.engine) or _begin(engines[node.engine])
-            domains[node.engine] = domain
-            bridge = not isinstance(node, OperationNode)
-            launch = partial(contextvars.copy_context().run, run.launch, number, node)
-            token = domain.enqueue([tokens[d] for d in node.dependencies], launch, bridge)
-            if token.origin != domain.domain:
-                raise EventError(f"run: a token of {token.origin} for a node of {domain.domain}")
-            tokens.append(token)
+        for number, node in enumerate(run.prepared.schedule.nodes):
+            tokens.append(_enqueued(run, domains, tokens, number, node))
         for token in tokens:
             token.wait()
     except BaseException as failure:
         run.cancelled = True
-        combined([failure, *_drained(domains, tokens)])
-        raise
-    failures = _drained(domains, tokens)
-    if failures:
-        _mark_broken(engines, schedule.nodes, tokens)
-        raise combined(failures)
-    outputs = zip(prepared.exec_program.outputs, schedule.outputs, strict=True)
-    return RunResult([run.output(o, home, inputs) for o, home in outputs], run.measured)
+        found.append(failure)
+    drained = _drained(domains)
+    for node, token in zip(run.prepared.schedule.nodes, tokens, strict=False):  # an interrupt leaves fewer tokens
+        if token.failure is not None:
+            found.append(_judged(run.engines[node.engine], token.failure))
+    known = {id(t.failure) for t in tokens}
+    return found + [_judged(run.engines[place], f) for place, f in drained if id(f) not in known]
 
 
-def _begin(engine: Engine) -> DomainRun:
+def _enqueued(run: _Run, domains: dict[int, DomainRun], tokens: Sequence[Token], number: int, node: Node) -> Token:
+    """A node's token; its engine's run begins with its first node."""
+    domain = domains.get(node.engine)
+    if domain is None:
+        domain = domains[node.engine] = _begun(run.engines[node.engine])
+    bridge = not isinstance(node, OperationNode)
+    launch = partial(contextvars.copy_context().run, run.launch, number, node)
+    token = domain.enqueue([tokens[d] for d in node.dependencies], launch, bridge)
+    if token.origin != domain.domain:
+        raise EventError(f"run: a token of {token.origin} for a node of {domain.domain}")
+    return token
+
+
+def _begun(engine: Engine) -> DomainRun:
     run = engine.driver().begin_run(engine.id)
     if run.domain != engine.id:
         raise EventError(f"run: engine {engine.id} began a run of {run.domain}")
     return run
 
 
-def _drained(domains: dict[int, DomainRun], tokens: Sequence[Token]) -> list[BaseException]:
-    """Wait until nothing runs; the failures in schedule order, then those of draining itself."""
-    extra: list[BaseException] = []
-    for domain in domains.values():
+def _drained(domains: dict[int, DomainRun]) -> list[tuple[int, BaseException]]:
+    """Wait until nothing runs; what the drains tell, with the place of their engine."""
+    found: list[tuple[int, BaseException]] = []
+    for place, domain in domains.items():
         try:
-            domain.drain()
+            found += [(place, failure) for failure in domain.drain()]
         except Exception as failure:  # one domain's trouble must not keep the others from being drained
-            extra.append(failure)
-    return [t.failure for t in tokens if t.failure is not None] + extra
+            found.append((place, failure))
+    return found
 
 
-def _mark_broken(engines: Sequence[Engine], nodes: Sequence[Node], tokens: Sequence[Token]) -> None:
-    for node, token in zip(nodes, tokens, strict=True):
-        if isinstance(token.failure, EngineFailure):
-            engines[node.engine].broken = str(token.failure)
+def _judged(engine: Engine, failure: BaseException) -> BaseException:
+    """The failure as callers see it: one under which native code failed breaks the engine."""
+    if not isinstance(failure, EngineFailure):
+        return failure
+    engine.broken = str(failure)
+    broke = BrokenEngineError(f"run: engine {engine.id!r} broke: {failure}")
+    broke.__cause__ = failure
+    return broke

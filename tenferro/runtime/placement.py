@@ -85,12 +85,12 @@ def _eligible(
     else:
         need = capability(instruction)
         able = [k for k in allowed if need is None or need in engines[k].capabilities]
-    able = [k for k in able if storage is None or storage in engines[k].storage_classes]
+    able = [k for k in able if storage in (None, engines[k].storage_classes[0])]
     if not able:
-        in_storage = f" in {storage} memory" if storage is not None else ""
+        what = capability(instruction) or "it"
+        in_storage = f" with results in {storage} memory" if storage is not None else ""
         raise NoEligibleEngineError(
-            f"{instruction.op.name}: none of {names} has {capability(instruction)}{in_storage}; one that has is needed"
-            f"{where}"
+            f"{instruction.op.name}: none of {names} has {what}{in_storage}; one that has is needed{where}"
         )
     return tuple(able)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tenferro.engines.engine import Engine, Executable
-from tenferro.engines.errors import TransferBudgetError
+from tenferro.engines.errors import ProviderContractError, TransferBudgetError
 from tenferro.lowering import simplify
 from tenferro.lowering.checker import check
 from tenferro.lowering.exec_program import ExecProgram
@@ -47,20 +47,30 @@ def prepare(
     units: list[Executable | None] = []
     for node in schedule.nodes:
         made = plan(node.part.program) if isinstance(node, OperationNode) else None
-        engine = engines[node.engine]
         plans.append(made)
-        units.append(None if made is None else engine.compile(made, snapshot.families.executors(made, engine)))
+        units.append(None if made is None else _compiled(made, engines[node.engine], snapshot))
     targets = tuple(target_of(e) for e in engines)
     return Prepared(
         runtime_id, snapshot.epoch, program, staged, inputs, targets, policy, schedule, tuple(plans), tuple(units)
     )
 
 
+def _compiled(made: Plan, engine: Engine, snapshot: Snapshot) -> Executable:
+    unit = engine.compile(made, snapshot.families.executors(made, engine))
+    if not isinstance(unit, Executable):
+        raise ProviderContractError(
+            f"prepare: engine {engine.id!r} compiled a {type(unit).__name__}; an Executable is needed"
+        )
+    return unit
+
+
 def _schedule(
     program: ExecProgram, snapshot: Snapshot, engines: Sequence[Engine], policy: Policy, storage: str | None
 ) -> Schedule:
     choices = candidates(program, engines, snapshot.families, storage)
-    if all(0 in c for c in choices) and not any(i.place or is_collective(i) for i in program.instructions):
+    enters = all(engines[0].accepts(i.type) for i in program.inputs)
+    anywhere = not any(i.place or is_collective(i) for i in program.instructions)
+    if enters and anywhere and all(0 in c for c in choices):
         return flat(program, engines, 0)
     routes = snapshot.routes()
 

@@ -82,8 +82,8 @@ class Prepared:
 
     @cached_property
     def flat(self) -> Executable | None:
-        """The one executable of a program that runs whole on its first target; None where there is more to do."""
-        return self.units[0] if self.schedule.is_flat and self.schedule.nodes[0].engine == 0 else None
+        """The one executable of a program that runs whole on one target; None where there is more to do."""
+        return self.units[0] if self.schedule.is_flat else None
 
     @cached_property
     def guard(self) -> Predicate:
@@ -131,12 +131,6 @@ class PreparedKey:
         self._lines = tuple(o.line for o in program.operations)
         self._rest = rest
         self._hash = hash((_outline(program), rest))
-
-    @cached_property
-    def fits(self) -> Predicate:
-        """Whether a run's inputs are, as they stand, what the program was prepared for. It may say no to some that are:
-        ``inputs.checked_all`` has the last word."""
-        return compile_fit(self.program)
 
     @property
     def bytes(self) -> int:

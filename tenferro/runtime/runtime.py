@@ -247,7 +247,7 @@ class Runtime:
         try:
             return flat.run(inputs)
         except EngineFailure as failure:
-            self._broke(engines[0], failure)
+            self._broke(engines[prepared.schedule.nodes[0].engine], failure)
 
     def _broke(self, engine: Engine, failure: EngineFailure) -> NoReturn:
         engine.broken = str(failure)

@@ -82,8 +82,8 @@ class Schedule:
 
     @property
     def is_flat(self) -> bool:
-        """One part on one engine: it runs without tokens and without staging."""
-        return len(self.nodes) == 1 and isinstance(self.nodes[0], OperationNode)
+        """The whole program on one engine: it runs without tokens and without staging."""
+        return len(self.nodes) == 1 and isinstance(node := self.nodes[0], OperationNode) and node.part.is_whole
 
     def __str__(self) -> str:
         return text(self)
@@ -104,14 +104,17 @@ class Builder:
     nodes: list[Node] = field(default_factory=list)
     at: dict[tuple[int, int], int] = field(default_factory=dict)  # (slot, engine) → node that brings it; −1: an input
     homes: dict[int, int] = field(default_factory=dict)  # slot → engine that made it
+    places: dict[int, list[int]] = field(default_factory=dict)  # slot → engines where it lies, in order of arrival
     lines: dict[int, SourceLine | None] = field(default_factory=dict)
     entries: dict[int, list[int]] = field(default_factory=dict)  # input slot → engines that it enters
     types: Mapping[int, ArrayType] = field(default_factory=dict)
     measurers: dict[Leaf, int] = field(default_factory=dict)  # run-time extent → the node that measures it
+    barriers: dict[tuple[int, int], int] = field(default_factory=dict)  # (node, engine) → the barrier there
     last_effect: int | None = None
 
     def build(self) -> Schedule:
-        """InputIngressError, MissingTransferError where a value cannot get to where it is needed."""
+        """The schedule; flat where one engine has all to do. InputIngressError, MissingTransferError where a value
+        cannot get to where it is needed."""
         self.types = self.program.slot_types()
         self.lines = {s.index: i.line for i in self.program.instructions for s in i.outputs}
         self.entries = {i.slot.index: [] for i in self.program.inputs}
@@ -120,6 +123,8 @@ class Builder:
                 self._operation(part)
             else:
                 self._collective(self.program.instructions[part])
+        if len(self.nodes) == 1 and isinstance(only := self.nodes[0], OperationNode) and self._all_enter(only.engine):
+            return flat(self.program, self.engines, only.engine)
         outputs = tuple(self._output(o) for o in self.program.outputs)
         inputs = tuple(tuple(self.entries[i.slot.index]) for i in self.program.inputs)
         schedule = Schedule(tuple(self.nodes), tuple(e.id for e in self.engines), inputs, outputs)
@@ -134,7 +139,7 @@ class Builder:
             dependencies.append(self._after(self.last_effect, part.engine))
         number = self._add(OperationNode(part.engine, part, _real(dependencies)))
         for slot in part.writes:
-            self.at[slot, part.engine], self.homes[slot] = number, part.engine
+            self._made(slot, part.engine, number)
         self.measurers.update((leaf, number) for leaf in part.measured)
         if ordered:
             self.last_effect = number
@@ -143,7 +148,9 @@ class Builder:
         """A node of this engine's domain that is done after ``before``; −1 for nothing to wait for."""
         if before < 0 or self.nodes[before].engine == engine:
             return before
-        return self._add(BarrierNode(engine, (before,)))
+        if (before, engine) not in self.barriers:
+            self.barriers[before, engine] = self._add(BarrierNode(engine, (before,)))
+        return self.barriers[before, engine]
 
     def _collective(self, instruction: Instruction) -> None:
         ids = [e.id for e in self.engines]
@@ -152,7 +159,11 @@ class Builder:
         dependencies = [self._bring(s, p, instruction.op.name) for s, p in zip(slots, places, strict=True)]
         number = self._add(CollectiveNode(instruction, places, places[0], _real(dependencies)))
         for slot, place in zip(instruction.outputs, places, strict=True):
-            self.at[slot.index, place], self.homes[slot.index] = number, place
+            self._made(slot.index, place, number)
+
+    def _made(self, slot: int, engine: int, number: int) -> None:
+        self.at[slot, engine], self.homes[slot] = number, engine
+        self.places[slot] = [engine]
 
     def _bring(self, slot: int, engine: int, reason: str) -> int:
         """Have ``slot`` on ``engine``; the node that brings it, −1 for an input that enters there."""
@@ -160,33 +171,58 @@ class Builder:
             return self.at[slot, engine]
         if slot in self.entries and self._enters(slot, engine):
             return -1
-        source = self.homes.get(slot, next(iter(self.entries.get(slot, ())), None))
-        if source is None:
-            raise InputIngressError(
-                f"prepare: an input cannot enter {self.engines[engine].id}, where it is {reason}; an engine that takes "
-                f"it, with a transfer from there, is needed"
-            )
-        number = self.at[slot, engine] = self._transfer(slot, source, engine, reason)
+        source, provider = self._route(slot, engine, reason)
+        number = self.at[slot, engine] = self._transfer(slot, source, engine, reason, provider)
+        self.places.setdefault(slot, []).append(engine)
         return number
 
     def _enters(self, slot: int, engine: int) -> bool:
         if not self.engines[engine].accepts(self.types[slot]):
             return False
-        self.entries[slot].append(engine)
+        if engine not in self.entries[slot]:
+            self.entries[slot].append(engine)
+            self.places.setdefault(slot, []).append(engine)
         self.at[slot, engine] = -1
         return True
 
-    def _transfer(self, slot: int, source: int, engine: int, reason: str) -> int:
-        here, there = (Endpoint(self.engines[k].id, self.engines[k].storage_classes[0]) for k in (source, engine))
-        provider = self.routes.get((here, there))
-        if provider is None:
-            raise MissingTransferError(
-                f"prepare: s{slot} lies on {here} and is {reason} on {there}; a transfer between them is needed "
-                f"(register_transfer){at(self.lines.get(slot))}"
+    def _all_enter(self, engine: int) -> bool:
+        return all(self.engines[engine].accepts(i.type) for i in self.program.inputs)
+
+    def _route(self, slot: int, engine: int, reason: str) -> tuple[int, TransferProvider]:
+        """Where to bring a slot from, and what brings it: the first engine that has it, or that it may enter, and from
+        which a transfer leads to ``engine``."""
+        has = list(self.places.get(slot, ()))
+        if slot in self.entries:
+            others = [k for k, e in enumerate(self.engines) if k not in has and e.accepts(self.types[slot])]
+            has += others
+        there = self._endpoint(engine)
+        for source in has:
+            provider = self.routes.get((self._endpoint(source), there))
+            if provider is not None:
+                if (slot, source) not in self.at:
+                    self._enters(slot, source)
+                return source, provider
+        if not has:
+            raise InputIngressError(
+                f"prepare: {self._name(slot)} cannot enter {there}, where it is {reason}; an engine that takes it, "
+                f"with a transfer from there, is needed"
             )
+        lies = " and ".join(str(self._endpoint(k)) for k in has)
+        raise MissingTransferError(
+            f"prepare: {self._name(slot)} lies on {lies} and is {reason} on {there}; a transfer between them is needed "
+            f"(register_transfer){at(self.lines.get(slot))}"
+        )
+
+    def _endpoint(self, engine: int) -> Endpoint:
+        return Endpoint(self.engines[engine].id, self.engines[engine].storage_classes[0])
+
+    def _name(self, slot: int) -> str:
+        return next((f"input {i.name}" for i in self.program.inputs if i.slot.index == slot), f"s{slot}")
+
+    def _transfer(self, slot: int, source: int, engine: int, reason: str, provider: TransferProvider) -> int:
         kind = self.types[slot]
         moved = mul(product(kind.shape), kind.dtype.itemsize)
-        transfer = Transfer(slot, here, there, moved, reason, self.lines.get(slot))
+        transfer = Transfer(slot, self._endpoint(source), self._endpoint(engine), moved, reason, self.lines.get(slot))
         return self._add(TransferNode(slot, source, engine, transfer, provider, _real([self.at[slot, source]])))
 
     def _output(self, source: Source) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 from tenferro.engines.engine import Engine
 from tenferro.engines.errors import ArrivalError
 from tenferro.runtime.identity import checked_name
-from tenferro.tracer.dims import Environment, Extent, evaluate
+from tenferro.tracer.dims import Environment, Extent, evaluate, leaves
 from tenferro.tracer.lines import SourceLine
 
 
@@ -86,6 +86,6 @@ def arrived(transfer: Transfer, sent: np.ndarray[Any, Any], got: Any, destinatio
     return got
 
 
-def total_bytes(transfers: tuple[Transfer, ...], env: Environment) -> int:
-    """What crosses in a run of these sizes."""
-    return sum(evaluate(t.bytes, env) for t in transfers)
+def known_bytes(transfers: Sequence[Transfer], env: Environment) -> int:
+    """What crosses in a run of these sizes; transfers of a size that only the run tells are left out."""
+    return sum(evaluate(t.bytes, env) for t in transfers if all(x in env for x in leaves(t.bytes)))
