@@ -92,7 +92,7 @@ def _exponent(b: Builder, x: Value, y: Value, scaled_by: Value | None = None) ->
 def _log_pair(b: Builder, x: Value, scaled_by: Value | None = None) -> Pair:
     """log(x) as a sum of two values, within 2**-64 of it.
 
-    s = f/(2+f) and the first two terms of its series are sums of two values, the rest is below 2**-12 of them."""
+    s = f/(2+f), s**3 and what multiplies it are sums of two values; Q alone is rounded, and it stands for 2**-12."""
     f, n = split(b, x, scaled_by)
     divisor = b.add(f, b.const(2.0, F64))
     lost = b.sub(f, b.sub(divisor, b.const(2.0, F64)))
@@ -102,14 +102,17 @@ def _log_pair(b: Builder, x: Value, scaled_by: Value | None = None) -> Pair:
     z = b.mul(s, s)
     z_low = b.fma(b.add(s, s), s_low, b.fma(s, s, b.neg(z)))
     cube, cube_low = _product(b, s, s_low, z, z_low)
-    third, third_low = _product(b, cube, cube_low, *(b.const(v, F64) for v in TWO_THIRDS))
-    tail = b.fma(b.mul(cube, z), horner(b, z, LOG_TAIL), third_low)
+    start, start_low = (b.const(v, F64) for v in TWO_THIRDS)
+    tail = horner(b, z, LOG_TAIL)
+    factor = b.fma(z, tail, start)
+    factor_low = b.fma(z_low, tail, b.add(b.fma(z, tail, b.sub(start, factor)), start_low))
+    more, more_low = _product(b, cube, cube_low, factor, factor_low)
     twice, twice_low = b.add(s, s), b.add(s_low, s_low)
-    series = b.add(twice, third)
-    tail = b.add(b.add(b.sub(third, b.sub(series, twice)), twice_low), tail)
+    series = b.add(twice, more)
+    series_low = b.add(b.sub(more, b.sub(series, twice)), b.add(twice_low, more_low))
     whole = b.mul(n, b.const(LN2_SPLIT[0], F64))
     total = b.add(whole, series)  # |whole| > |series| or whole is 0
-    rest = b.fma(n, b.const(LN2_SPLIT[1], F64), b.add(b.sub(series, b.sub(total, whole)), tail))
+    rest = b.fma(n, b.const(LN2_SPLIT[1], F64), b.add(b.sub(series, b.sub(total, whole)), series_low))
     high = b.add(total, rest)
     return high, b.sub(rest, b.sub(high, total))
 

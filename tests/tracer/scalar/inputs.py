@@ -8,8 +8,14 @@ from typing import Any
 import mpmath
 import numpy as np
 
+from tenferro.tracer.op import Pointwise
+from tenferro.tracer.ops import OPS
+from tests.vocabulary import UNARY
+
 Array = np.ndarray[Any, Any]
 NAMES = ("exp", "log", "sin", "cos", "tanh", "sqrt")
+ALL_NAMES = (*NAMES, *UNARY)
+"""Elementary functions of one operand: those of complex numbers too, and all."""
 
 
 def input_classes(name: str, dtype: np.dtype[Any], count: int, seed: int = 0) -> dict[str, Array]:
@@ -36,46 +42,124 @@ def input_classes(name: str, dtype: np.dtype[Any], count: int, seed: int = 0) ->
 
 
 def _in_domain(name: str, x: Array) -> Array:
+    """Finite arguments; what lies outside the domain is reflected into it."""
     x = x[np.isfinite(x)]
-    if name in ("log", "sqrt"):
-        x = np.abs(x)
-    return x[x > 0] if name == "log" else x
+    with np.errstate(all="ignore"):
+        match name:
+            case "sqrt":
+                return np.abs(x)
+            case "log" | "log2" | "log10" | "rsqrt":
+                x = np.abs(x)
+                return x[x > 0]
+            case "log1p":
+                return np.where(x <= -1, -x, x)
+            case "arcsin" | "arccos" | "arctanh":
+                x = np.where(np.abs(x) > 1, 1 / x, x)
+                return x[np.abs(x) < 1] if name == "arctanh" else x
+            case "arccosh":
+                x = np.abs(x)
+                x = np.where(x < 1, 1 / x, x)
+                return x[np.isfinite(x)]
+            case _:
+                return x
+
+
+def _powers(rng: np.random.Generator, low: float, high: float, count: int) -> Array:
+    """Numbers of either sign, all exponents between the two alike."""
+    return np.asarray(rng.choice([-1, 1], count) * 2.0 ** rng.uniform(low, high, count))
+
+
+def _near(rng: np.random.Generator, count: int, *centres: float) -> Array:
+    """Within three hundredths of points where the formula changes."""
+    return np.asarray(rng.choice(centres, count) * rng.choice([-1, 1], count) * rng.uniform(0.97, 1.03, count))
 
 
 def _boundary(name: str, dtype: np.dtype[Any], rng: np.random.Generator, count: int) -> Array:
-    """Near overflow and underflow for exp, 1 for log, multiples of pi/2 for sin and cos, path changes for tanh."""
+    """Near overflow and underflow for exponentials, near zeros, poles and ends of domains, multiples of pi/2 for sin,
+    cos and tan, where formulas change."""
     info = np.finfo(dtype)
+    bits, half = info.nmant, count // 2
     top, bottom = float(np.log(float(info.max))), float(np.log(float(info.smallest_subnormal)))
     match name:
-        case "exp":
-            n = np.round(rng.uniform(bottom, top, count // 2) / np.log(2)) + 0.5
+        case "exp" | "exp2":
+            n = np.round(rng.uniform(bottom, top, half) / np.log(2)) + 0.5
             edges = np.concatenate([top + rng.uniform(-1, 0, count // 4), bottom + rng.uniform(0, 16, count // 4)])
-            return np.concatenate([n * np.log(2), edges])
-        case "log":
-            return 1 + rng.choice([-1, 1], count) * 2.0 ** rng.uniform(-info.nmant - 1, -1, count)
-        case "sin" | "cos":
+            return np.concatenate([n * np.log(2), edges]) / (np.log(2) if name == "exp2" else 1)
+        case "expm1":
+            steps = (rng.integers(-80, 80, half) + 0.5) * np.log(2) / 16
+            return np.concatenate([_powers(rng, -bits - 8, 0, half), steps, top + rng.uniform(-1, 0, half)])
+        case "log" | "log2" | "log10":
+            return np.concatenate([1 + _powers(rng, -bits - 1, -1, count), 10.0 ** rng.integers(-4, 5, 20)])
+        case "log1p":
+            return np.concatenate([_powers(rng, -bits - 8, 2, half), -1 + 2.0 ** rng.uniform(-bits, -1, half)])
+        case "sin" | "cos" | "tan":
             n = np.rint(2.0 ** rng.uniform(0, min(0.9 * info.maxexp, 40), count))
-            return np.asarray(n * (np.pi / 2) * (1 + rng.integers(-2, 3, count) * 2.0 ** -(info.nmant + 1)))
+            return np.asarray(n * (np.pi / 2) * (1 + rng.integers(-2, 3, count) * 2.0 ** -(bits + 1)))
         case "tanh":
-            centres = rng.choice([0.925, 0.5, 9.01, 19.06, 1.0], count) * rng.choice([-1, 1], count)
-            return np.asarray(centres * rng.uniform(0.97, 1.03, count))
+            return _near(rng, count, 0.925, 0.5, 9.01, 19.06, 1.0)
+        case "sinh" | "cosh":
+            edges = (top + np.log(2) - rng.uniform(0, 1, half)) * rng.choice([-1, 1], half)
+            return np.concatenate([_near(rng, half, 1.0, 0.5), _powers(rng, -bits, 0, half), edges])
+        case "arcsin" | "arccos" | "arctanh":
+            ends = (1 - 2.0 ** rng.uniform(-bits, -1, half)) * rng.choice([-1, 1], half)
+            return np.concatenate([_near(rng, half, 0.5), ends, _powers(rng, -bits, -1, half)])
+        case "arctan":
+            return np.concatenate([_near(rng, half, 0.41421356, 1.0, 2.41421356), _powers(rng, -bits, bits, half)])
+        case "arcsinh":
+            return _powers(rng, -bits, bits, count)
+        case "arccosh":
+            return np.asarray(1 + 2.0 ** rng.uniform(-bits, 6, count))
         case _:
-            return 2.0 ** rng.integers(-20, 14, count) * (1 + rng.integers(-2, 3, count) * 2.0**-info.nmant)
+            return 2.0 ** rng.integers(-20, 14, count) * (1 + rng.integers(-2, 3, count) * 2.0**-bits)
 
 
-def exact(name: str, x: Array) -> tuple[Array, Array]:
+TRUE: dict[str, Callable[..., Any]] = {
+    "exp2": lambda x: mpmath.mpf(2) ** x,
+    "log2": lambda x: mpmath.log(x) / mpmath.log(2),
+    "cbrt": lambda x: mpmath.sign(x) * mpmath.cbrt(abs(x)),
+    "rsqrt": lambda x: 1 / mpmath.sqrt(x),
+    "arcsin": mpmath.asin,
+    "arccos": mpmath.acos,
+    "arctan": mpmath.atan,
+    "arcsinh": mpmath.asinh,
+    "arccosh": mpmath.acosh,
+    "arctanh": mpmath.atanh,
+    "arctan2": mpmath.atan2,
+    "power": mpmath.power,
+    "logaddexp": lambda x, y: mpmath.log(mpmath.exp(x) + mpmath.exp(y)),
+    "logaddexp2": lambda x, y: mpmath.log(mpmath.mpf(2) ** x + mpmath.mpf(2) ** y) / mpmath.log(2),
+}
+"""By mpmath where its name is another."""
+# mpmath would work on numbers of as many digits as the argument says.
+FAR: dict[str, Callable[[float], float]] = {
+    "exp": lambda x: np.inf if x > 0 else 0.0,
+    "exp2": lambda x: np.inf if x > 0 else 0.0,
+    "expm1": lambda x: np.inf if x > 0 else -1.0,
+    "sinh": lambda x: np.copysign(np.inf, x),
+    "cosh": lambda x: np.inf,
+}
+
+
+def function(name: str) -> Callable[..., Any]:
+    """The row's expansion."""
+    form = OPS[name].form
+    assert isinstance(form, Pointwise)
+    return form.scalar
+
+
+def exact(name: str, *arguments: Array) -> tuple[Array, Array]:
     """The true values as a sum of two float64, by mpmath with room for every cancellation."""
-    function: Callable[[Any], Any] = getattr(mpmath, name)
-    high, low = np.empty(len(x)), np.empty(len(x))
-    for i, value in enumerate(x):
-        size = abs(float(value))
-        if name == "exp" and size > 1e4:  # mpmath would work on a number of that many digits
-            high[i], low[i] = (np.inf if value > 0 else 0.0), 0.0
+    true: Callable[..., Any] = TRUE.get(name) or getattr(mpmath, name)
+    high, low = np.empty(len(arguments[0])), np.empty(len(arguments[0]))
+    for i, values in enumerate(zip(*arguments, strict=True)):
+        size = max(abs(float(v)) for v in values)
+        if name in FAR and size > 1e4:
+            high[i], low[i] = FAR[name](float(values[0])), 0.0
             continue
         with mpmath.workprec(160 + (max(0, int(np.log2(size))) if size else 0)):
-            true = function(mpmath.mpf(float(value)))
-            high[i] = float(true)
-            low[i] = float(true - mpmath.mpf(high[i])) if np.isfinite(high[i]) else 0.0
+            value = true(*(mpmath.mpf(float(v)) for v in values))
+            high[i] = float(value)
+            low[i] = float(value - mpmath.mpf(high[i])) if np.isfinite(high[i]) else 0.0
     return high, low
 
 

@@ -15,17 +15,14 @@ import pytest
 from tenferro.engines.cpu.toolchain import Target, host_target
 from tenferro.tracer import scalar
 from tenferro.tracer.scalar.builder import BOOL, Builder, Value
-from tests.tracer.scalar.inputs import NAMES, complex_classes, input_classes
+from tests.tracer.scalar.inputs import NAMES, complex_classes, function, input_classes
 from tests.tracer.scalar.kernels import Array, compiled, evaluated, kernel_text
 from tests.tracer.scalar.test_ops import ROWS, accepted, arity, assert_same, operands
+from tests.vocabulary import UNARY
 
 CASES = [(name, dtype) for name in NAMES for dtype in ("float16", "float32", "float64")]
 CASES += [(name, dtype) for name in ("exp", "log", "tanh") for dtype in ("complex64", "complex128")]
-
-
-def function(name: str) -> Callable[..., Any]:
-    found: Callable[..., Any] = getattr(scalar, name)
-    return found
+MORE = [(name, dtype) for name in UNARY for dtype in ("float16", "float32", "float64")]
 
 
 @cache
@@ -50,7 +47,14 @@ def test_lanes_and_levels(name: str, dtype: str, lanes: int, level: int) -> None
     assert_same(compiled(function(name), [x.dtype], lanes, level)(x), expected(name, dtype), (x,))
 
 
-@pytest.mark.parametrize(("name", "dtype"), CASES)
+@pytest.mark.parametrize(("lanes", "level"), [(1, 2), (8, 0), (64, 2)])
+@pytest.mark.parametrize(("name", "dtype"), MORE)
+def test_lanes_and_levels_of_more(name: str, dtype: str, lanes: int, level: int) -> None:
+    x = arguments(name, dtype)
+    assert_same(compiled(function(name), [x.dtype], lanes, level)(x), expected(name, dtype), (x,))
+
+
+@pytest.mark.parametrize(("name", "dtype"), CASES + MORE)
 def test_called_as_functions(name: str, dtype: str) -> None:
     """Twice in one kernel, so that the second use calls the function that the first one made."""
     x = arguments(name, dtype)
@@ -77,7 +81,7 @@ def narrower_targets() -> list[Target]:
 
 
 @pytest.mark.parametrize("target", narrower_targets(), ids=lambda t: t.cpu)
-@pytest.mark.parametrize(("name", "dtype"), CASES)
+@pytest.mark.parametrize(("name", "dtype"), CASES + MORE)
 def test_narrower_machines(name: str, dtype: str, target: Target) -> None:
     """Loading the object also shows that no function of the C library is called there."""
     x = arguments(name, dtype)
