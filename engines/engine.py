@@ -163,5 +163,24 @@ class Engine(ABC):
         """Whether a value lies in this engine's memory."""
         return isinstance(value, np.ndarray) and "host" in self.storage_classes
 
+    @property
+    def is_host(self) -> bool:
+        """Whether its results lie in the process's own memory."""
+        return self.storage_classes[0] == "host"
+
+    @property
+    def carries(self) -> bool:
+        """Whether ``receive`` and ``fetch`` bring values to its memory and back."""
+        return False
+
+    def receive(self, value: np.ndarray[Any, Any]) -> Any:
+        """A host array in this engine's memory: itself where that is the process's."""
+        return value
+
+    def fetch(self, value: Any) -> np.ndarray[Any, Any]:
+        """A value of this engine's memory on the host: itself where it is there."""
+        found: np.ndarray[Any, Any] = value
+        return found
+
     def __repr__(self) -> str:
         return f"<engine {self.id}{', broken' if self.broken else ''}>"

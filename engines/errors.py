@@ -103,4 +103,10 @@ class EventError(RunError):
 
 
 class EngineFailure(Exception):
-    """Raised by an engine or an executor under which native code has failed: the engine is broken from then on."""
+    """Raised by an engine or an executor under which native code has failed: the engine is broken from then on.
+
+    ``engine_id``: the engine that broke, where it may not be the one whose work was being done (a transfer)."""
+
+    def __init__(self, text: str, engine_id: str = "") -> None:
+        super().__init__(text)
+        self.engine_id = engine_id

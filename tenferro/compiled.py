@@ -12,7 +12,7 @@ from tenferro.engines.engine import Engine, RunResult
 from tenferro.engines.errors import StaleError
 from tenferro.guards import Predicate, compile_guards, environment
 from tenferro.lowered import Lowered
-from tenferro.runtime import Prepared, Runtime, signature_of, target_of
+from tenferro.runtime import Prepared, PrepareOptions, Runtime, signature_of, target_of
 from tenferro.too_large import error_for
 from tenferro.tracer import tree
 from tenferro.tracer.capture_guards import Captures
@@ -117,8 +117,11 @@ class Compiled:
         signature = signature_of(self.program)
         while True:
             engines = tuple([self.runtime.engine(e.id) for e in self.engines])
+            # Results of NumPy arrays are NumPy arrays, wherever they are made.
+            host = "" if all(e.is_host for e in engines) else next((e.id for e in engines if e.is_host), "")
+            options = PrepareOptions(results=host)
             try:
-                prepared = self.runtime.prepare(self.program, signature, [target_of(e) for e in engines])
+                prepared = self.runtime.prepare(self.program, signature, [target_of(e) for e in engines], options)
             except StaleError:  # reconfigured meanwhile
                 continue
             self.engines, self.prepared = engines, prepared

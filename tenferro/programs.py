@@ -115,7 +115,11 @@ class Programs:
             if isinstance(operation.op.form, Collective):
                 names.update(dict.fromkeys(operation.params["places"]))
         names.pop(engine.id, None)
-        return (engine, *(default_runtime().engine(n) for n in names))
+        runtime = default_runtime()
+        targets = [engine, *(runtime.engine(n) for n in names)]
+        if not any(e.is_host for e in targets):  # arrays come from the host, and some functions run nowhere else
+            targets += [e for e in runtime.engines() if e.is_host][:1]
+        return tuple(targets)
 
     def _trace(self, key: Hashable, call: BoundCall, engine: Engine) -> Found:
         reason, line = reason_for(call, self._kept.get(key, ()), self._described)

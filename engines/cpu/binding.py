@@ -28,7 +28,7 @@ from tenferro.lowering.exec_program import Instruction, Slot, Source
 from tenferro.lowering.plan import AdoptStep, CallStep, Plan, RegionStep, Step, ViewStep
 from tenferro.lowering.region import Access, Gather, Load, Region, Store, ViewStep as View
 from tenferro.tracer import op
-from tenferro.tracer.dims import Leaf, evaluate_shape
+from tenferro.tracer.dims import Environment, Leaf, evaluate_shape
 from tenferro.tracer.errors import LoweringError
 from tenferro.tracer.lines import SourceLine
 from tenferro.tracer.op import Library
@@ -361,30 +361,9 @@ class Binder:
         place = self._fresh(target, step.instruction.line)
         dtype = self.types[target].dtype
         prototype = copy_region(dtype, len(place.strided.shape))
-        for starts, sizes in self._kept_slabs(step):
-            slab = _slab_copy(prototype, step.base.index, target, starts, sizes)
+        for starts, sizes in kept_slabs(step, self._shape(step.base.index), self.env):
+            slab = slab_copy(prototype, step.base.index, target, starts, sizes)
             self.block_seconds += add_region(self, slab, prototype)
-
-    def _kept_slabs(self, step: AdoptStep) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-        """The parts of the base that the update leaves: the slabs round it; the whole for a box with gaps, and where
-        the memory was to be taken over, since the update then reads the target itself."""
-        p = step.instruction.params
-        shape = self._shape(step.base.index)
-        starts, steps, sizes = (evaluate_shape(p[k], self.env) for k in ("starts", "steps", "sizes"))
-        if 0 in shape:
-            return []
-        if step.steal or any(s != 1 for s in steps) or 0 in sizes:
-            return [((0,) * len(shape), shape)]
-        slabs = []
-        low, high = [0] * len(shape), list(shape)
-        for axis in range(len(shape)):
-            for first, stop in ((0, starts[axis]), (starts[axis] + sizes[axis], shape[axis])):
-                if first < stop:
-                    slab_low, slab_high = list(low), list(high)
-                    slab_low[axis], slab_high[axis] = first, stop
-                    slabs.append((tuple(slab_low), tuple(b - a for a, b in zip(slab_low, slab_high, strict=True))))
-            low[axis], high[axis] = starts[axis], starts[axis] + sizes[axis]
-        return slabs
 
     def array_of(self, slot: int) -> int:
         """A position whose array is exactly the slot: its own, or a view that Python makes."""
@@ -438,6 +417,29 @@ def _slice(starts: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[View, ...]:
     return (View("slice", Params(starts=starts, steps=(1,) * len(starts), sizes=sizes)),)
 
 
+def kept_slabs(
+    step: AdoptStep, shape: tuple[int, ...], env: Environment
+) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """The parts of the base that the update leaves, as starts and sizes: the slabs round it; the whole for a box with
+    gaps, and where the memory was to be taken over, since the update then reads the target itself."""
+    p = step.instruction.params
+    starts, steps, sizes = (evaluate_shape(p[k], env) for k in ("starts", "steps", "sizes"))
+    if 0 in shape:
+        return []
+    if step.steal or any(s != 1 for s in steps) or 0 in sizes:
+        return [((0,) * len(shape), shape)]
+    slabs = []
+    low, high = [0] * len(shape), list(shape)
+    for axis in range(len(shape)):
+        for first, stop in ((0, starts[axis]), (starts[axis] + sizes[axis], shape[axis])):
+            if first < stop:
+                slab_low, slab_high = list(low), list(high)
+                slab_low[axis], slab_high[axis] = first, stop
+                slabs.append((tuple(slab_low), tuple(b - a for a, b in zip(slab_low, slab_high, strict=True))))
+        low[axis], high[axis] = starts[axis], starts[axis] + sizes[axis]
+    return slabs
+
+
 @cache
 def copy_region(dtype: np.dtype[Any], rank: int) -> Region:
     """What the kernel of a plain copy is made from."""
@@ -445,7 +447,8 @@ def copy_region(dtype: np.dtype[Any], rank: int) -> Region:
     return Region("copy", sizes, (), (Load(Access(0, ()), (), dtype, False),), (Store(1, 0),), ())
 
 
-def _slab_copy(prototype: Region, source: int, target: int, starts: tuple[int, ...], sizes: tuple[int, ...]) -> Region:
+def slab_copy(prototype: Region, source: int, target: int, starts: tuple[int, ...], sizes: tuple[int, ...]) -> Region:
+    """The copy of a part of ``source`` to the same place of ``target``, from a ``copy_region``."""
     views = _slice(starts, sizes)
     (load,) = prototype.nodes
     assert isinstance(load, Load)
@@ -455,21 +458,29 @@ def _slab_copy(prototype: Region, source: int, target: int, starts: tuple[int, .
 
 def python_slots(plan: Plan) -> frozenset[int]:
     """Slots whose arrays Python sees: outputs and operands of calls, and what these are views or updates of."""
-    seen = {o.index for o in plan.program.outputs if isinstance(o, Slot)}
+    calls = [s.instruction for s in plan.steps if isinstance(s, CallStep)]
+    return with_parents(plan, {s.index for c in calls for s in c.inputs if isinstance(s, Slot)} | output_slots(plan))
+
+
+def output_slots(plan: Plan) -> set[int]:
+    return {o.index for o in plan.program.outputs if isinstance(o, Slot)}
+
+
+def with_parents(plan: Plan, slots: set[int]) -> frozenset[int]:
+    """These slots, and those that they are views or updates of."""
     parents: dict[int, int] = {}
     for step in plan.steps:
         match step:
-            case CallStep(instruction=instruction):
-                seen |= {s.index for s in instruction.inputs if isinstance(s, Slot)}
             case ViewStep(instruction=instruction):
                 parents.update(
                     (instruction.outputs[0].index, s.index) for s in instruction.inputs if isinstance(s, Slot)
                 )
             case AdoptStep(base=base, target=target):
                 parents[target.index] = base.index
-            case RegionStep():
+            case RegionStep() | CallStep():
                 pass
-    for slot in list(seen):
+    seen = set(slots)
+    for slot in slots:
         while slot in parents and parents[slot] not in seen:
             slot = parents[slot]
             seen.add(slot)

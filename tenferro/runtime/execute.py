@@ -155,7 +155,8 @@ class _Run:
                 return found
             case Slot(index=index):
                 position = next(k for k, i in enumerate(self.prepared.exec_program.inputs) if i.slot.index == index)
-                return np.asarray(inputs[position])
+                given: Array | int = inputs[position]
+                return np.asarray(given) if isinstance(given, int) else given
             case Literal(value=value, dtype=dtype):
                 return np.array(value, dtype)
             case DimScalar(expr=expr, dtype=dtype):
@@ -221,9 +222,9 @@ def _carried_out(run: _Run) -> list[BaseException]:
     drained = _drained(domains)
     for node, token in zip(run.prepared.schedule.nodes, tokens, strict=False):  # an interrupt leaves fewer tokens
         if token.failure is not None:
-            found.append(_judged(run.engines[node.engine], token.failure))
+            found.append(_judged(run, node.engine, token.failure))
     known = {id(t.failure) for t in tokens}
-    return found + [_judged(run.engines[place], f) for place, f in drained if id(f) not in known]
+    return found + [_judged(run, place, f) for place, f in drained if id(f) not in known]
 
 
 def _enqueued(run: _Run, domains: dict[int, DomainRun], tokens: Sequence[Token], number: int, node: Node) -> Token:
@@ -257,10 +258,12 @@ def _drained(domains: dict[int, DomainRun]) -> list[tuple[int, BaseException]]:
     return found
 
 
-def _judged(engine: Engine, failure: BaseException) -> BaseException:
-    """The failure as callers see it: one under which native code failed breaks the engine."""
+def _judged(run: _Run, place: int, failure: BaseException) -> BaseException:
+    """The failure as callers see it: one under which native code failed breaks the engine that it names, by default
+    the one whose work it was."""
     if not isinstance(failure, EngineFailure):
         return failure
+    engine = next((e for e in run.engines if e.id == failure.engine_id), run.engines[place])
     engine.broken = str(failure)
     broke = BrokenEngineError(f"run: engine {engine.id!r} broke: {failure}")
     broke.__cause__ = failure

@@ -28,12 +28,14 @@ class Policy:
 @dataclass(frozen=True, slots=True)
 class PrepareOptions:
     """For one preparation. ``max_transfer_bytes`` and ``max_placements``: instead of the policy's, where given.
-    ``storage``: the storage class that every value must lie in. ``in_flight``: what to do where the cache already makes
-    as many programs as it may; it is no part of a program's identity."""
+    ``storage``: the storage class that every value must lie in. ``results``: the engine whose memory outputs are to lie
+    in; where they are made, if empty. ``in_flight``: what to do where the cache already makes as many programs as it
+    may; it is no part of a program's identity."""
 
     max_transfer_bytes: int | None = None
     max_placements: int | None = None
     storage: str | None = None
+    results: str = ""
     in_flight: Literal["wait", "refuse"] = "wait"
 
     def under(self, policy: Policy) -> Policy:

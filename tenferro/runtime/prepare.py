@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tenferro.engines.engine import Engine, Executable
-from tenferro.engines.errors import ProviderContractError, TransferBudgetError
+from tenferro.engines.errors import ProviderContractError, TargetError, TransferBudgetError
 from tenferro.lowering import simplify
 from tenferro.lowering.checker import check
 from tenferro.lowering.exec_program import ExecProgram
@@ -13,7 +13,7 @@ from tenferro.lowering.fusion import plan
 from tenferro.lowering.partition import is_collective
 from tenferro.lowering.plan import Plan
 from tenferro.lowering.stage import stage
-from tenferro.runtime.options import Policy
+from tenferro.runtime.options import Policy, PrepareOptions
 from tenferro.runtime.placement import candidates, search
 from tenferro.runtime.prepared import InputSignature, Prepared, target_of
 from tenferro.runtime.schedule import Builder, OperationNode, Schedule, flat
@@ -29,14 +29,15 @@ def prepare(
     inputs: InputSignature,
     engines: Sequence[Engine],
     policy: Policy,
-    storage: str | None,
+    options: PrepareOptions,
     settings: Config,
 ) -> Prepared:
     """Lower, place, schedule, compile."""
     if settings.check:
         check(program)
     staged = stage(simplify(program, settings))
-    schedule = _schedule(staged, snapshot, engines, policy, storage)
+    held, results = _ends(staged, inputs, engines, options)
+    schedule = _schedule(staged, snapshot, engines, policy, options.storage, held, results)
     known = [t.bytes for t in schedule.transfers if isinstance(t.bytes, int)]
     if policy.max_transfer_bytes is not None and sum(known) > policy.max_transfer_bytes:
         raise TransferBudgetError(
@@ -64,17 +65,35 @@ def _compiled(made: Plan, engine: Engine, snapshot: Snapshot) -> Executable:
     return unit
 
 
+def _ends(
+    program: ExecProgram, inputs: InputSignature, engines: Sequence[Engine], options: PrepareOptions
+) -> tuple[dict[int, int], int | None]:
+    """Where inputs lie that are on no host, by slot, and where outputs are to lie; as numbers of targets."""
+    ids = {e.id: k for k, e in enumerate(engines)}
+    for what, name in (*(("inputs", i.place) for i in inputs), ("results", options.results)):
+        if name and name not in ids:
+            raise TargetError(f"prepare: {what} on {name}; targets are {', '.join(ids)}")
+    held = {i.slot.index: ids[t.place] for i, t in zip(program.inputs, inputs, strict=True) if t.place}
+    return held, ids[options.results] if options.results else None
+
+
 def _schedule(
-    program: ExecProgram, snapshot: Snapshot, engines: Sequence[Engine], policy: Policy, storage: str | None
+    program: ExecProgram,
+    snapshot: Snapshot,
+    engines: Sequence[Engine],
+    policy: Policy,
+    storage: str | None,
+    held: Mapping[int, int],
+    results: int | None,
 ) -> Schedule:
     choices = candidates(program, engines, snapshot.families, storage)
-    enters = all(engines[0].accepts(i.type) for i in program.inputs)
+    enters = all(held[s] == 0 if (s := i.slot.index) in held else engines[0].accepts(i.type) for i in program.inputs)
     anywhere = not any(i.place or is_collective(i) for i in program.instructions)
-    if enters and anywhere and all(0 in c for c in choices):
+    if enters and anywhere and results in (None, 0) and all(0 in c for c in choices):
         return flat(program, engines, 0)
     routes = snapshot.routes()
 
     def route(placement: Sequence[int]) -> Schedule:
-        return Builder(program, engines, placement, routes).build()
+        return Builder(program, engines, placement, routes, held, results).build()
 
     return search(choices, len(engines), policy.max_placements, route)

@@ -21,10 +21,12 @@ from tenferro.tracer.program import Literal, Operand, SemanticProgram, Value, sa
 
 @dataclass(frozen=True, slots=True)
 class InputType:
-    """What preparation may know of an input: its dtype and rank. Sizes, strides and placement stay open."""
+    """What preparation may know of an input: its dtype and rank, and ``place``, the engine in whose memory it lies;
+    empty for the host's. Sizes and strides stay open."""
 
     dtype: np.dtype[Any]
     rank: int
+    place: str = ""
 
 
 InputSignature = tuple[InputType, ...]

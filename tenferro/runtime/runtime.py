@@ -162,8 +162,8 @@ class Runtime:
         """Lower the program, place it on the targets and make each part executable; from the cache where this was done
         before.
 
-        inputs: dtype and rank of each. targets: engines that may be used, the preferred one first; ``run`` is given
-        engines in this order. defaults: by position, arrays for inputs that a run may leave out.
+        inputs: dtype and rank of each, and where it lies. targets: engines that may be used, the preferred one first;
+        ``run`` is given engines in this order. defaults: by position, arrays for inputs that a run may leave out.
         PrepareError's subclasses say what cannot be; ShapeError, DtypeError where ``inputs`` are not the program's."""
         snapshot = self._snapshot
         engines = [self._target(snapshot, t) for t in targets]
@@ -174,10 +174,11 @@ class Runtime:
         used = settings if settings is not None else config()
         policy = options.under(snapshot.policy)
         registered = tuple(self._find(snapshot, e.id).identity for e in engines)
-        key = PreparedKey(program, inputs, tuple(targets), registered, policy, options.storage, used.code_key())
+        ends = options.storage, options.results
+        key = PreparedKey(program, inputs, tuple(targets), registered, policy, ends, used.code_key())
         made = self._cache.get(
             key,
-            lambda: prepare(self.id, snapshot, program, inputs, engines, policy, options.storage, used),
+            lambda: prepare(self.id, snapshot, program, inputs, engines, policy, options, used),
             refuse=options.in_flight == "refuse",
         )
         if self._snapshot.epoch != snapshot.epoch:

@@ -95,12 +95,16 @@ class Schedule:
 
 @dataclass
 class Builder:
-    """Builds the schedule of one placement. One use."""
+    """Builds the schedule of one placement. One use.
+
+    held: engines of the inputs that lie on no host, by slot. results: the engine to which outputs are brought."""
 
     program: ExecProgram
     engines: Sequence[Engine]
     placement: Sequence[int]
     routes: Routes
+    held: Mapping[int, int] = field(default_factory=dict)
+    results: int | None = None
     nodes: list[Node] = field(default_factory=list)
     at: dict[tuple[int, int], int] = field(default_factory=dict)  # (slot, engine) → node that brings it; −1: an input
     homes: dict[int, int] = field(default_factory=dict)  # slot → engine that made it
@@ -123,9 +127,9 @@ class Builder:
                 self._operation(part)
             else:
                 self._collective(self.program.instructions[part])
+        outputs = tuple([self._output(o) for o in self.program.outputs])
         if len(self.nodes) == 1 and isinstance(only := self.nodes[0], OperationNode) and self._all_enter(only.engine):
             return flat(self.program, self.engines, only.engine)
-        outputs = tuple(self._output(o) for o in self.program.outputs)
         inputs = tuple(tuple(self.entries[i.slot.index]) for i in self.program.inputs)
         schedule = Schedule(tuple(self.nodes), tuple(e.id for e in self.engines), inputs, outputs)
         preflight(schedule)
@@ -177,7 +181,7 @@ class Builder:
         return number
 
     def _enters(self, slot: int, engine: int) -> bool:
-        if not self.engines[engine].accepts(self.types[slot]):
+        if not self._takes(slot, engine):
             return False
         if engine not in self.entries[slot]:
             self.entries[slot].append(engine)
@@ -185,15 +189,21 @@ class Builder:
         self.at[slot, engine] = -1
         return True
 
+    def _takes(self, slot: int, engine: int) -> bool:
+        """Whether an input can be used on an engine as it comes."""
+        if slot in self.held:
+            return self.held[slot] == engine
+        return self.engines[engine].accepts(self.types[slot])
+
     def _all_enter(self, engine: int) -> bool:
-        return all(self.engines[engine].accepts(i.type) for i in self.program.inputs)
+        return all(self._takes(i.slot.index, engine) for i in self.program.inputs)
 
     def _route(self, slot: int, engine: int, reason: str) -> tuple[int, TransferProvider]:
         """Where to bring a slot from, and what brings it: the first engine that has it, or that it may enter, and from
         which a transfer leads to ``engine``."""
         has = list(self.places.get(slot, ()))
         if slot in self.entries:
-            others = [k for k, e in enumerate(self.engines) if k not in has and e.accepts(self.types[slot])]
+            others = [k for k in range(len(self.engines)) if k not in has and self._takes(slot, k)]
             has += others
         there = self._endpoint(engine)
         for source in has:
@@ -226,7 +236,12 @@ class Builder:
         return self._add(TransferNode(slot, source, engine, transfer, provider, _real([self.at[slot, source]])))
 
     def _output(self, source: Source) -> int:
-        return self.homes.get(source.index, -1) if isinstance(source, Slot) else -1
+        if not isinstance(source, Slot) or source.index not in self.homes:
+            return -1
+        if self.results is None:
+            return self.homes[source.index]
+        self._bring(source.index, self.results, "returned")
+        return self.results
 
     def _add(self, node: Node) -> int:
         self.nodes.append(node)

@@ -11,9 +11,9 @@ from tenferro.engines.errors import ConfigurationError
 from tenferro.runtime.extensions import ExtensionModule, Families
 from tenferro.runtime.identity import checked_name
 from tenferro.runtime.options import Policy
-from tenferro.runtime.transfers import Endpoint, Routes, SharedMemory, TransferProvider
+from tenferro.runtime.transfers import Download, Endpoint, Routes, SharedMemory, ThroughHost, TransferProvider, Upload
 
-_SHARED = SharedMemory()
+_SHARED, _UPLOAD, _DOWNLOAD, _THROUGH = SharedMemory(), Upload(), Download(), ThroughHost()
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +108,16 @@ class Snapshot:
         )
 
     def routes(self) -> Routes:
-        """The registered transfers, and those that come of themselves: between engines of the process's own memory."""
+        """The registered transfers, and those that come of themselves: between engines of the process's own memory, and
+        to and from engines that carry their values themselves."""
         found: dict[tuple[Endpoint, Endpoint], TransferProvider] = {}
-        hosts = [Endpoint(r.engine.id, "host") for r in self.registrations if "host" in r.engine.storage_classes]
+        engines = [r.engine for r in self.registrations]
+        hosts = [Endpoint(e.id, "host") for e in engines if "host" in e.storage_classes]
+        remote = [Endpoint(e.id, e.storage_classes[0]) for e in engines if e.carries]
         for a in hosts:
             found.update(((a, b), _SHARED) for b in hosts if a != b)
+            found.update(((a, b), _UPLOAD) for b in remote)
+            found.update(((b, a), _DOWNLOAD) for b in remote)
+        for a in remote:
+            found.update(((a, b), _THROUGH) for b in remote if a != b)
         return {**found, **self.transfers}

@@ -48,6 +48,27 @@ class SharedMemory(TransferProvider):
         return value
 
 
+class Upload(TransferProvider):
+    """From the process's memory to a device's."""
+
+    def transfer(self, value: Any, source: Engine, destination: Engine) -> Any:
+        return destination.receive(value)
+
+
+class Download(TransferProvider):
+    """From a device's memory to the process's."""
+
+    def transfer(self, value: Any, source: Engine, destination: Engine) -> Any:
+        return source.fetch(value)
+
+
+class ThroughHost(TransferProvider):
+    """Between the memories of two devices, by way of the process's."""
+
+    def transfer(self, value: Any, source: Engine, destination: Engine) -> Any:
+        return destination.receive(source.fetch(value))
+
+
 Routes = Mapping[tuple[Endpoint, Endpoint], TransferProvider]
 
 
