@@ -1,0 +1,257 @@
+"""A device without a GPU: host memory stands for a device's, kernels run as C++ (``tests.cuda.shim``).
+
+A stream is a queue. ``eager``: it is worked off at once; else when somebody waits, as late as a real device might.
+Fresh memory is poisoned, and the bytes behind each block are watched: ``faults`` lists what was overwritten.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tenferro.engines.cuda.device import (
+    ALIGNMENT,
+    Block,
+    Device,
+    DeviceError,
+    DeviceMemoryError,
+    Event,
+    LibraryName,
+    Memory,
+    PoolStats,
+    Stream,
+)
+from tenferro.engines.cuda.engine import CudaEngine
+from tenferro.engines.cuda.prelude import KernelText
+from tests.cuda.running import SHIM, SMALL
+
+Array = np.ndarray[Any, Any]
+POISON, CANARY = 0xA5, 0xC3
+_one_at_a_time = threading.RLock()  # the shim's fibers are global
+
+
+class ShimMemory(Memory):
+    """A block of the pool; ``buffer`` is longer than what was asked for by a watched tail."""
+
+    __slots__ = ("_address", "_device", "buffer", "size")
+
+    def __init__(self, device: ShimDevice, size: int, buffer: Array) -> None:
+        self._device, self.size, self.buffer = device, size, buffer
+        self._address = buffer.ctypes.data
+
+    @property
+    def address(self) -> int:
+        return self._address
+
+    def __del__(self) -> None:
+        self._device.release(self.size, self.buffer)
+
+
+class ShimEvent(Event):
+    def __init__(self, stream: ShimStream, position: int) -> None:
+        self._stream, self._position = stream, position
+
+    def synchronize(self) -> None:
+        self._stream.work_off(self._position)
+
+    @property
+    def is_done(self) -> bool:
+        return self._stream.done >= self._position
+
+
+class ShimStream(Stream):
+    def __init__(self, eager: bool) -> None:
+        self.done = 0
+        self._eager = eager
+        self._queue: list[Callable[[], None]] = []
+        self._failure: DeviceError | None = None
+
+    def submit(self, work: Callable[[], None]) -> None:
+        if self._failure is not None:
+            raise self._failure
+        self._queue.append(work)
+        if self._eager:
+            self.synchronize()
+
+    def work_off(self, position: int) -> None:
+        with _one_at_a_time:
+            while self.done < position:
+                work = self._queue.pop(0)
+                self.done += 1
+                if self._failure is None:
+                    try:
+                        work()
+                    except DeviceError as failure:  # a device is lost from its first failure on
+                        self._failure = failure
+        if self._failure is not None:
+            raise self._failure
+
+    def record(self) -> Event:
+        return ShimEvent(self, self.done + len(self._queue))
+
+    def wait(self, event: Event) -> None:
+        self.submit(event.synchronize)
+
+    def synchronize(self) -> None:
+        self.work_off(self.done + len(self._queue))
+
+    @property
+    def pointer(self) -> int:
+        return 0
+
+
+def view(address: int, shape: Sequence[int], strides: Sequence[int], dtype: Any) -> Array:
+    """Host memory at an address as an array."""
+    interface = {
+        "data": (address, False), "shape": tuple(shape), "strides": tuple(strides), "typestr": np.dtype(dtype).str,
+        "version": 3,
+    }  # fmt: skip
+
+    class Holder:
+        __array_interface__ = interface
+
+    return np.asarray(Holder())
+
+
+class ShimDevice(Device):
+    """``fail``: a text makes the next launch fail with it: at once with ``fail_late`` false, else when it runs."""
+
+    def __init__(self, eager: bool = False, libraries: Iterable[LibraryName] = ("matmul",)) -> None:
+        super().__init__()
+        self.fail, self.fail_late = "", False
+        self.faults: list[str] = []
+        self.launches: list[str] = []
+        self.copied = {"up": 0, "down": 0}
+        self._eager = eager
+        self._libraries = frozenset(libraries)
+        self._used = self._held = self._limit = 0
+        self._kept: dict[int, list[Array]] = {}
+        self._lock = threading.RLock()
+        self._stream = ShimStream(eager)
+
+    name = "shim"  # type: ignore[assignment]
+    processors = 1  # type: ignore[assignment]
+    capability = (9, 0)  # type: ignore[assignment]
+
+    # Memory.
+
+    def allocate(self, size: int, stream: Stream) -> ShimMemory:
+        wanted = -(-max(size, 1) // ALIGNMENT) * ALIGNMENT
+        with self._lock:
+            kept = self._kept.get(wanted)
+            buffer = kept.pop() if kept else None
+            if buffer is None and self._limit and self._held + wanted > self._limit:
+                self._kept.clear()
+                self._held = self._used
+            if buffer is None and self._limit and self._held + wanted > self._limit:
+                raise DeviceMemoryError(f"{size:,} bytes of device memory cannot be had")
+            if buffer is None:
+                self._held += wanted
+                buffer = _aligned(wanted + ALIGNMENT)
+            self._used += wanted
+        self._submit(stream, lambda: _poison(buffer, size))
+        return ShimMemory(self, size, buffer)
+
+    def release(self, size: int, buffer: Array) -> None:
+        with self._lock:
+            self._submit(self._stream, lambda: self._check(size, buffer))
+            wanted = buffer.size - ALIGNMENT
+            self._used -= wanted
+            self._kept.setdefault(wanted, []).append(buffer)
+
+    def _check(self, size: int, buffer: Array) -> None:
+        if (buffer[size:] != CANARY).any():
+            self.faults.append(f"a block of {size} bytes was written beyond its end")
+
+    def pool(self) -> PoolStats:
+        return PoolStats(self._used, self._held, self._limit)
+
+    def limit(self, size: int) -> None:
+        self._limit = size
+
+    def trim(self) -> None:
+        self._stream.synchronize()
+        with self._lock:
+            self._kept.clear()
+            self._held = self._used
+
+    def upload(self, address: int, data: Array, stream: Stream) -> None:
+        kept = data.tobytes()
+        self.copied["up"] += len(kept)
+        self._submit(stream, lambda: ctypes.memmove(address, kept, len(kept)))
+
+    def download(self, out: Array, address: int, stream: Stream) -> None:
+        stream.synchronize()
+        self.copied["down"] += out.nbytes
+        ctypes.memmove(out.ctypes.data, address, out.nbytes)
+
+    def fill(self, address: int, byte: int, size: int, stream: Stream) -> None:
+        self._submit(stream, lambda: ctypes.memset(address, byte, size))
+
+    def copy(self, target: int, source: int, size: int, stream: Stream) -> None:
+        self._submit(stream, lambda: ctypes.memmove(target, source, size))
+
+    # Kernels.
+
+    def compile(self, kernels: Sequence[KernelText]) -> Mapping[str, Any]:
+        with _one_at_a_time:
+            SHIM.add(kernels)
+        return {name: (kernel, entry) for kernel in kernels for entry, name in kernel.entries.items()}
+
+    def launch(
+        self, function: Any, grid: int, block: tuple[int, int], shared: int, argument: Array | int, stream: Stream
+    ) -> None:
+        fail, self.fail = self.fail, ""
+        if fail and not self.fail_late:
+            raise DeviceError(fail)
+        kernel, entry = function
+        self.launches.append(entry)
+        words = argument if isinstance(argument, int) else argument.copy()
+
+        def work() -> None:
+            if fail:
+                raise DeviceError(fail)
+            given = view(words, (kernel.words,), (8,), np.int64) if isinstance(words, int) else words
+            SHIM.run(kernel, entry, given, grid, block)
+
+        self._submit(stream, work)
+
+    # Streams and libraries.
+
+    def stream(self) -> ShimStream:
+        return self._stream
+
+    @property
+    def libraries(self) -> frozenset[LibraryName]:
+        return self._libraries
+
+    def call(self, name: LibraryName, out: Block, operands: tuple[Block, ...], stream: Stream) -> None:
+        def work() -> None:
+            arrays = [view(o.address, o.shape, o.strides, o.dtype) for o in operands]
+            np.matmul(*arrays, out=view(out.address, out.shape, out.strides, out.dtype))
+
+        self._submit(stream, work)
+
+    def _submit(self, stream: Stream, work: Callable[[], Any]) -> None:
+        assert stream is self._stream, "one engine, one stream"
+        with _one_at_a_time:
+            self._stream.submit(work)
+
+
+def _aligned(size: int) -> Array:
+    raw = np.empty(size + ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % ALIGNMENT
+    return raw[start : start + size]
+
+
+def _poison(buffer: Array, size: int) -> None:
+    buffer[:size], buffer[size:] = POISON, CANARY
+
+
+def shim_engine(number: int = 0, eager: bool = False, memory_limit: int = 0) -> CudaEngine:
+    """A CUDA engine whose GPU is the CPU."""
+    return CudaEngine(number, ShimDevice(eager), memory_limit, SMALL)

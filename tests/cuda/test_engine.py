@@ -1,0 +1,122 @@
+"""The CUDA engine through ``jit``, on a GPU that is the CPU: equal bits, the same errors and warnings."""
+
+from __future__ import annotations
+
+import gc
+import warnings
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import tenferro as tn
+from tenferro.engines.cuda.engine import CudaEngine
+from tests.cuda.engine_cases import CASES, Case, K, V, X, host, softmax
+from tests.cuda.shim.compile import missing
+from tests.cuda.shim_device import ShimDevice, shim_engine
+
+pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "-")
+
+
+@pytest.fixture(params=["late", "eager"])
+def cuda(request: pytest.FixtureRequest) -> Iterator[CudaEngine]:
+    """``cuda:0`` in the default runtime."""
+    engine = shim_engine(eager=request.param == "eager")
+    tn.default_runtime().reconfigure(lambda c: c.register_engine(engine))
+    yield engine
+    tn.default_runtime().reconfigure(lambda c: c.remove_engine("cuda:0"))
+    gc.collect()
+    assert device(engine).faults == []
+
+
+def device(engine: CudaEngine) -> ShimDevice:
+    assert isinstance(engine.device, ShimDevice)
+    return engine.device
+
+
+def same(found: object, wanted: object) -> None:
+    if isinstance(wanted, tuple):
+        assert isinstance(found, tuple) and len(found) == len(wanted)
+        for f, w in zip(found, wanted, strict=True):
+            same(f, w)
+        return
+    assert type(found) is type(wanted)
+    f, w = np.asarray(found), np.asarray(wanted)
+    assert (f.dtype, f.shape) == (w.dtype, w.shape)
+    assert f.tobytes() == w.tobytes()
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+def test_bits_are_those_of_the_cpu_engine(cuda: CudaEngine, case: Case):
+    f = tn.jit(case.function, engine="cuda:0")
+    for _ in range(2):
+        same(f(*case.args), host(case.name))
+    gc.collect()
+    assert device(cuda).pool().used == 0
+
+
+def test_kernels_run_on_the_device(cuda: CudaEngine):
+    f = tn.jit(softmax, engine="cuda:0")
+    f(X)
+    assert device(cuda).launches == ["rows"]
+    assert 'extern "C" __global__' in f.lower(X).as_text("kernel") + str(f.lower(X).plans) + _texts(f)
+    assert f.cache_info().kernels == 1
+
+
+def _texts(f: tn.jit.__class__) -> str:
+    (unit,) = f._programs.find(f._bind((X,), {})).compiled.prepared.executables()
+    return "".join(t["cuda"] for t in unit.kernel_texts().values())
+
+
+def test_one_program_serves_every_size(cuda: CudaEngine):
+    f = tn.jit(softmax, engine="cuda:0")
+    for n in (1, 2, 31, 33, 500):
+        same(f(X[:2, :1].repeat(n, axis=1)), softmax_on_host(X[:2, :1].repeat(n, axis=1)))
+    assert f.cache_info().compiles == 1
+
+
+softmax_on_host = tn.jit(softmax)
+
+
+def test_an_index_out_of_range(cuda: CudaEngine):
+    f = tn.jit(lambda x, i: x[i] * 2, engine="cuda:0")
+    with pytest.raises(IndexError, match=r"take: indices contain 9; axis 0 has 6 elements.*test_engine.py:\d+"):
+        f(X, np.array([1, 9, 2]))
+    same(f(X, np.array([1])), X[[1]] * 2)  # the engine is whole
+
+
+def test_a_divisor_of_zero(cuda: CudaEngine):
+    f = tn.jit(lambda a, b: a // b, engine="cuda:0")
+    a, b = K, np.where(K > 5, 0, 3)
+    with pytest.warns(RuntimeWarning, match="floor_divide: divisor 0 under the dividend"):
+        found = f(a, b)
+    with np.errstate(divide="ignore"):
+        same(found, a // b)
+    with np.errstate(divide="raise"), pytest.raises(ZeroDivisionError, match="floor_divide"):
+        f(a, b)
+    with np.errstate(divide="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        same(f(a, b), found)
+
+
+def test_the_largest_of_nothing(cuda: CudaEngine):
+    f = tn.jit(lambda x, m: x[x > m].max(), engine="cuda:0")
+    same(f(V, 0.0), V.max())
+    with pytest.raises(ValueError, match="zero-size"):
+        f(V, 100.0)
+
+
+def test_captured_arrays_are_read_at_each_call(cuda: CudaEngine):
+    weights = V.copy()
+    f = tn.jit(lambda x: x * weights, engine="cuda:0")
+    same(f(X), X * V)
+    weights[:] = 1.0
+    same(f(X), X * 1.0)
+
+
+def test_an_engine_that_cannot_be_had_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "cupy", None)  # as where it is not installed
+    with pytest.raises(ImportError, match=r"pip install .*cuda1[23]"):
+        CudaEngine(0)
