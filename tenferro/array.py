@@ -187,6 +187,13 @@ class Array(ArrayMethods):
     def __ixor__(self, other: Any) -> Any:
         return self._inplace("bitwise_xor", other)
 
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or not hasattr(np.ndarray, name):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+        raise AttributeError(
+            f"ndarray.{name}: not available on tn.Array; numpy.asarray(x).{name} is NumPy's own{at(user_line())}"
+        )
+
     # -- Python's conversions ----------------------------------------------------------------------------------------
 
     def __bool__(self) -> bool:

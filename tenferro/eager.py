@@ -174,18 +174,22 @@ def call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         raise AttributeError(f"{name}: tenferro has no such function{at(user_line())}")
     if current_trace() is not None:
         return record.function(*args, **kwargs)
-    if name == "copyto":
-        return _copyto(*args, **kwargs)
+    if name in _IN_PLACE:
+        return _IN_PLACE[name](*args, **kwargs)
     if name in _OF_MEMORY:
         return record.reference(*map(_unwrapped, args), **{k: _unwrapped(v) for k, v in kwargs.items()})
     if record.view and name != "astype":  # whose bits are those of the kernels
         return _view(record, args, kwargs)
     if not record.arrays:
         return _made(_run(record, args, kwargs), default_runtime().engines()[0])
+    return _function(name)(args, kwargs)
+
+
+def _function(name: str) -> EagerFunction:
     function = _functions.get(name)
     if function is None:
-        function = _functions[name] = EagerFunction(record)
-    return function(args, kwargs)
+        function = _functions[name] = EagerFunction(API[name])
+    return function
 
 
 def namespace_call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -310,9 +314,22 @@ def function_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: d
     return call(found.name, args, kwargs)
 
 
+def _nan_to_num(x: Any, copy: bool = True, *args: Any, **options: Any) -> Any:
+    made = _function("nan_to_num")((x, True, *args), options)
+    in_place = not copy and isinstance(x, np.ndarray | Array) and not getattr(x, "_scalar", False)
+    return _deliver("nan_to_num", made, x, True) if in_place else made
+
+
 def _copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
     _check_target("copyto", dst)
     if type(src) is not int:  # a Python int takes the target's dtype where it fits
         src = src if isinstance(src, np.ndarray | np.generic | Array) else np.asarray(src)
         check_cast("copyto", src.dtype, dst.dtype, casting)
-    np.copyto(_data(dst), _converted(src, dst.dtype), casting="unsafe", where=_data(where))
+    value = _converted(src, dst.dtype)
+    try:
+        np.copyto(_data(dst), value, casting="unsafe", where=_data(where))
+    except NUMPY_ERRORS as error:
+        raise as_own("copyto", error) from None
+
+
+_IN_PLACE: dict[str, Callable[..., Any]] = {"copyto": _copyto, "nan_to_num": _nan_to_num}

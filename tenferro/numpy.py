@@ -21,7 +21,7 @@ from tenferro.tracer.signature import SUPPORTED as _SUPPORTED
 
 _CONSTANTS = ("pi", "e", "inf", "nan", "newaxis", "euler_gamma")
 _TYPES = ("dtype", "ndarray", "finfo", "iinfo", "promote_types", "can_cast", "errstate", "isdtype", "bool_")
-_PRIVATE = ("getitem",)
+_PRIVATE = ("getitem", "view")
 
 
 def _public(name: str, record: _ApiFunction) -> _Callable[..., _Any]:

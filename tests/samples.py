@@ -164,6 +164,25 @@ def _astype() -> Row:
     return Row(tuple(samples()), sized, bad, "bits")
 
 
+def _bitcast() -> Row:
+    def samples() -> Iterator[Sample]:
+        for source in map(np.dtype, of_kinds("biuf")):
+            for target in map(np.dtype, of_kinds("biuf")):
+                if source.itemsize == target.itemsize:
+                    yield Sample(
+                        (np.concatenate([corners(source), uniform((41,), source.name, 1)]),), {"dtype": target}
+                    )
+            for shape in SHAPES:
+                yield Sample((filled(shape, source.name, 2),), {"dtype": np.dtype(f"u{source.itemsize}")})
+
+    sized = Sized((("float32",),), _same(1), lambda n, m: {"dtype": np.dtype("int32")})
+    bad = BadCall(
+        (_type("float32", 3),), {"dtype": np.dtype("int64")}, DtypeError,
+        "bitcast: float32 as int64; real dtypes of equal width are needed here",
+    )  # fmt: skip
+    return Row(tuple(samples()), sized, bad, "bits")
+
+
 REDUCED: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
     ((1,), (0,)), ((7,), (0,)), ((3, 5), (0,)), ((3, 5), (1,)), ((3, 5), (0, 1)), ((2, 3, 4), (0, 2)),
     ((2, 3, 4), (1,)),
@@ -497,6 +516,7 @@ SAMPLES: dict[str, Row] = {
     "power": pointwise("power", 2, "iuf", "elementary", ("float32", "uint8")),
     "where": _where(),
     "astype": _astype(),
+    "bitcast": _bitcast(),
     "sum": reduction("sum", "iufc", "sum", empty=True, wild=False),
     "max": reduction("max", "biufc", "values", empty=False),
     "min": reduction("min", "biufc", "values", empty=False),

@@ -53,8 +53,8 @@ def result_dtype(op: Op, name: str) -> str | None:
     if op.name == "where":
         types[0] = ArrayType(np.dtype(np.bool_), (4,))
     params = {"axes": (0,), "keepdims": False} if isinstance(op.form, Reduction) else {}
-    if op.name == "astype":
-        return "as asked"
+    if op.name in ("astype", "bitcast"):
+        return None if op.name == "bitcast" and operand.dtype.kind == "c" else "as asked"
     try:
         (result,) = op.infer(types, Params(**params))
     except TenferroError:

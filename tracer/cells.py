@@ -138,7 +138,26 @@ class Part:
         return None
 
 
-Step: TypeAlias = Box | Transposed | Reshaped | Stretched | Part
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """The base's bits read as another dtype of the same width."""
+
+    dtype: np.dtype[Any]
+
+    def read(self, trace: Trace, base: Operand) -> Operand:
+        return trace.emit1(pointwise.bitcast, base, dtype=self.dtype)
+
+    def write(self, trace: Trace, base: Operand, new: Operand) -> Operand:
+        return trace.emit1(pointwise.bitcast, new, dtype=base.type.dtype)
+
+    def of(self, base: AnyArray) -> AnyArray:
+        return base.view(self.dtype)
+
+    def place(self, where: Place) -> Place | None:
+        return None
+
+
+Step: TypeAlias = Box | Transposed | Reshaped | Stretched | Part | Cast
 
 
 class Cell:
@@ -284,7 +303,7 @@ def is_contiguous(step: Step, base_contiguous: bool, base_shape: Sequence[Extent
     if not base_contiguous:
         return False
     match step:
-        case Reshaped():
+        case Reshaped() | Cast():
             return True
         case Transposed(axes):
             wide = [a for a in axes if base_shape[a] != 1]

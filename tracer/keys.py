@@ -89,7 +89,7 @@ def _item(trace: Trace, item: Any, name: str) -> Any:
     if array.ndim or array.dtype.kind != "b":
         return array
     known = array.known()
-    return _Gate(array.view(Reshaped((1,)), (1,))) if known is None else bool(known)
+    return _Gate(array.stepped(Reshaped((1,)), (1,))) if known is None else bool(known)
 
 
 def _check_dtype(dtype: np.dtype[Any], name: str) -> None:

@@ -27,7 +27,7 @@ from tenferro.tracer.trace import Trace, current_trace, is_tenferro_array
 INT64 = np.dtype(np.int64)
 BOOL = np.dtype(np.bool_)
 # Methods without a traced counterpart that only read; they serve captured arrays.
-_CONCRETE_METHODS = frozenset({"argpartition", "choose", "compress", "dumps", "flat", "searchsorted", "tofile"})
+_CONCRETE_METHODS = frozenset({"choose", "dumps", "flat", "tofile"})
 _WEAK_KINDS: dict[str, Any] = {"b": BOOL, "i": int, "u": int, "f": float, "c": complex}
 
 
@@ -96,7 +96,7 @@ class TracedArray(ArrayMethods):
         assert base is not None and self._step is not None
         return self._step.of(base)
 
-    def view(self, step: Step, shape: tuple[Extent, ...], dtype: np.dtype[Any] | None = None) -> TracedArray:
+    def stepped(self, step: Step, shape: tuple[Extent, ...], dtype: np.dtype[Any] | None = None) -> TracedArray:
         """Another array over the same memory; of a scalar, which has none that could be written, over its own. Under
         another shape of rank 0 a NumPy scalar is itself; a Python number becomes an array."""
         type_ = ArrayType(self.type.dtype if dtype is None else dtype, shape)

@@ -84,6 +84,7 @@ TRACED = {
     "enumerate": lambda x: sum((x * i * w for i, w in enumerate(W)), x),
     "zip": lambda x: sum((a * b for a, b in zip(W, x, strict=True)), 0.0),
     "full": lambda x: x * np.full(3, W[0]),
+    "searchsorted": lambda x: x * W.searchsorted(2.5),
     "shape": lambda x: x * W.shape[0] * W.size * len(W) * W.ndim,
     "isinstance": lambda x: x * W if isinstance(W, np.ndarray) else x,
     "in a dict": lambda x: x * (TABLE["a"] + W) + TABLE["rows"][0] * 2,
@@ -137,7 +138,7 @@ CONCRETE = {
     "unique": lambda x: x * np.unique(W)[0],
     "reduceat": lambda x: x * np.add.reduceat(W, [0, 1])[1],
     "vectorize": lambda x: x * np.vectorize(lambda v: v + 1)(W),
-    "searchsorted": lambda x: x * W.searchsorted(2.5),
+    "choose": lambda x: x * (W > 20).astype(int).choose([W, -W])[0],
     "flat": lambda x: x * sum(W.flat),
     "nditer": lambda x: x * float(np.max([float(v) for v in np.nditer(W)])),
 }

@@ -55,6 +55,7 @@ BAD_CALLS: dict[str, Bad] = {
     "power": (lambda x, y: x**y, (I3, I3 - 1), ValueError, r"^power: integers to the exponent -1"),
     "where": (lambda x, y: np.where(x > 0, x, y), (A3, A4), ValueError, r"^where: .*\(3,\).*\(4,\)"),
     "astype": (lambda x: x.astype("U3"), (A3,), TypeError, r"^astype: .*"),
+    "bitcast": (lambda x: x.view("f4"), (A3,), TypeError, r"^view: float64 as float32"),
     "sum": (lambda x: x.sum(axis=2), (M23,), IndexError, r"^sum: axis 2"),
     "max": (lambda x: x.max(axis=-3), (M23,), IndexError, r"^max: axis -3"),
     "min": (lambda x: x[:0].min(), (A3,), ValueError, r"^min: .*"),

@@ -157,7 +157,7 @@ CASES: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     (lambda x: np.take(x, [0], mode="raised"), TraceError, r"take: mode 'raised'; 'raise', 'clip' or 'wrap'"),
     (lambda x: x.reshape(3, 2, order="F"), TraceError, r"reshape: order 'F'; 'C' is needed"),
     (lambda x: (x > 1).astype("u1") + 300, OverflowError, r"add: Python integer 300 out of bounds for uint8"),
-    (lambda x: x.partition(2), AttributeError, r"ndarray\.partition: not available on a traced value"),
+    (lambda x: x.put([0], 1), AttributeError, r"ndarray\.put: not available on a traced value"),
     (lambda x: x.astype(complex).astype(float), DtypeError, r"astype: complex128 to float64; x\.real or abs\(x\)"),
     (lambda x: len(x.sum()), ShapeError, r"len: an array of rank 0"),
     (lambda x: np.array([x, x[0]]), ShapeError, r"array: a list of arrays of ranks \[1, 2\]; one rank is needed"),

@@ -332,6 +332,16 @@ def check_numbers(trace: Trace, x: Any, dtype: np.dtype[Any], name: str) -> None
         stored(trace, *operand(trace, x, name), dtype, name)
 
 
+def listed(x: Any, dtype: np.dtype[Any], name: str) -> Any:
+    """A nested list of numbers as NumPy stores it in an array of the dtype; anything else as it is."""
+    if not isinstance(x, list | tuple) or _holds_traced(x):
+        return x
+    try:
+        return np.asarray(x, dtype)
+    except NUMPY_ERRORS as error:
+        raise as_own(name, error) from None
+
+
 def stack_nested(trace: Trace, x: Sequence[Any], name: str) -> TracedArray:
     """A nested list as an array: by NumPy where every element is a number, else stacked level by level."""
     if not _holds_traced(x):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tenferro.tracer import build
-from tenferro.tracer.api.deliver import check_cast, deliver, new, new_array
+from tenferro.tracer.api.deliver import deliver, new, new_array
 from tenferro.tracer.api.promotion import (
     as_bool,
     beyond,
@@ -24,13 +24,13 @@ from tenferro.tracer.api.promotion import (
 )
 from tenferro.tracer.api.record import ApiFunction
 from tenferro.tracer.dim import Dim
-from tenferro.tracer.errors import DtypeError, ExponentError, TraceError
+from tenferro.tracer.errors import ExponentError, TraceError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.op import Op
 from tenferro.tracer.ops import library, pointwise as p
 from tenferro.tracer.program import DimScalar, Literal, Operand
-from tenferro.tracer.trace import Trace, running_trace
-from tenferro.tracer.traced import TracedArray, operand
+from tenferro.tracer.trace import Trace, is_tenferro_array, running_trace
+from tenferro.tracer.traced import TracedArray, as_traced, operand
 
 Lower = Callable[..., Operand]
 
@@ -120,6 +120,12 @@ def _constant_answer(trace: Trace, pairs: Sequence[tuple[Operand, Any]]) -> tupl
     return None
 
 
+def _beside_none(trace: Trace, name: str, x: Any) -> Operand:
+    """No number equals None."""
+    answer = Literal(name == "not_equal", np.dtype(np.bool_))
+    return build.broadcast(trace, answer, operand(trace, x, name)[0].type.shape)
+
+
 def _comparison(ufunc: np.ufunc, op: Op, swap: bool) -> Callable[..., Any]:
     name = ufunc.__name__
 
@@ -130,6 +136,8 @@ def _comparison(ufunc: np.ufunc, op: Op, swap: bool) -> Callable[..., Any]:
         x1: Any, x2: Any, /, out: Any = None, *, where: Any = True, dtype: Any = None, casting: Any = "same_kind"
     ) -> Any:
         trace = running_trace(name)
+        if op in (p.equal, p.not_equal) and (x1 is None or x2 is None):
+            return deliver(trace, name, _beside_none(trace, name, x2 if x1 is None else x1), out, where)
         pairs = [operand(trace, x, name) for x in (x1, x2)]
         constant = _constant_answer(trace, pairs)
         if constant is None:
@@ -338,28 +346,6 @@ def _clip_bound(trace: Trace, key: Any, bound: Any, side: int) -> Any:
     return None if kind is int and beyond(trace, value, key) == side else bound
 
 
-def astype(x: Any, dtype: Any, /, *, copy: bool = True, casting: Any = "unsafe") -> Any:
-    """Convert; float to int saturates, NaN gives 0. Fresh unless ``copy`` is False and nothing changes."""
-    from tenferro.tracer.api.creation import dtype_of
-    from tenferro.tracer.traced import as_traced
-
-    trace = running_trace("astype")
-    array = as_traced(trace, x, "astype")
-    target = dtype_of(dtype, "astype")
-    check_cast("astype", array.dtype, target, casting)
-    if target == array.dtype:
-        if not copy and not array.type.weak:
-            return array
-        return new(trace, build.copied(trace, array.read()), scalar=array._scalar)
-    if array.dtype.kind == "c" and target.kind not in "cb":
-        raise DtypeError(f"astype: {array.dtype.name} to {target.name}; x.real or abs(x) is needed{at(user_line())}")
-    return new(trace, build.convert(trace, array.read(), target), scalar=array._scalar)
-
-
-def _astype_of_numpy(x: Any, dtype: Any, *, copy: bool = True, casting: Any = "unsafe") -> Any:
-    return x.astype(dtype, copy=copy, casting=casting)
-
-
 def _predicate(name: str, answer: Callable[[Any], bool]) -> ApiFunction:
     def function(x: Any) -> bool:
         return answer(x)
@@ -386,8 +372,12 @@ def isreal(x: Any) -> Any:
 
 
 def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
-    """NaN and infinities replaced by numbers."""
+    """NaN and infinities replaced by numbers; in the array itself where ``copy`` is False."""
     trace = running_trace("nan_to_num")
+    is_array = isinstance(x, np.ndarray) or is_tenferro_array(x)
+    if is_array and not (copy or getattr(x, "_scalar", False)):
+        made = nan_to_num(x, True, nan, posinf, neginf)
+        return deliver(trace, "nan_to_num", made.read(), as_traced(trace, x, "nan_to_num"))
     value, _ = operand(trace, x, "nan_to_num")
     dtype = value.type.dtype
     if dtype.kind in "biu":
@@ -471,7 +461,6 @@ FUNCTIONS: tuple[ApiFunction, ...] = (
     ApiFunction("divmod", divmod_, ("x1", "x2"), False, np.divmod),
     ApiFunction("where", where, ("condition", "x", "y"), False, np.where),
     ApiFunction("clip", clip, ("a", "a_min", "a_max", "out", "min", "max"), False, np.clip),
-    ApiFunction("astype", astype, ("x",), True, _astype_of_numpy),
     ApiFunction("iscomplex", iscomplex, ("x",), False, np.iscomplex),
     ApiFunction("isreal", isreal, ("x",), False, np.isreal),
     ApiFunction("nan_to_num", nan_to_num, ("x",), False, np.nan_to_num),

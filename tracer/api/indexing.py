@@ -47,7 +47,7 @@ def getitem(x: Any, key: Any, /) -> Any:
 
 def boxed(array: TracedArray, box: Box) -> TracedArray:
     """The basic part of a key, as a view."""
-    return array.view(box, box.shape)
+    return array.stepped(box, box.shape)
 
 
 def base_place(array: TracedArray, place: Place) -> Place | None:

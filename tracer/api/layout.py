@@ -56,7 +56,7 @@ def reshape(a: Any, /, shape: Any = None, order: str = "C", *, copy: bool | None
             raise ShapeError(f"reshape: the elements do not lie in row-major order; a copy is needed{at(user_line())}")
         value = build.copied(trace, array.read())
         return new_array(trace, build.reshape(trace, value, wanted))
-    return array.view(Reshaped(wanted), wanted)
+    return array.stepped(Reshaped(wanted), wanted)
 
 
 def _splits_axes(shape: tuple[Extent, ...], wanted: tuple[Extent, ...]) -> bool:
@@ -155,7 +155,7 @@ def transpose(a: Any, axes: Any = None) -> Any:
 
 def permuted(array: TracedArray, order: Sequence[int]) -> TracedArray:
     """The view whose axis k is axis ``order[k]``."""
-    return array.view(Transposed(tuple(order)), tuple(array.type.shape[k] for k in order))
+    return array.stepped(Transposed(tuple(order)), tuple(array.type.shape[k] for k in order))
 
 
 def as_tuple(x: Any) -> tuple[Any, ...]:
@@ -227,7 +227,7 @@ def squeeze(a: Any, axis: Any = None) -> Any:
                 )
     shape = tuple(n for k, n in enumerate(array.type.shape) if k not in axes)
     return (
-        array.view(Reshaped(shape), shape)
+        array.stepped(Reshaped(shape), shape)
         if array._contiguous
         else array[(*(0 if k in axes else slice(None) for k in range(array.ndim)), ...)]
     )
@@ -244,7 +244,7 @@ def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Any:
     for n, target in zip(own, wanted[len(wanted) - len(own) :], strict=True):
         if not (trace.guard("==", n, target) or trace.guard("==", n, 1)):
             raise shape_mismatch(trace, "broadcast_to", [own, wanted])
-    return base.view(Stretched(wanted), wanted)
+    return base.stepped(Stretched(wanted), wanted)
 
 
 def broadcast_arrays(*args: Any, subok: bool = False) -> Any:
@@ -252,7 +252,7 @@ def broadcast_arrays(*args: Any, subok: bool = False) -> Any:
     trace = running_trace("broadcast_arrays")
     arrays = [as_traced(trace, a, "broadcast_arrays") for a in args]
     shape = broadcast_shapes(trace, "broadcast_arrays", [a.type.shape for a in arrays]) if arrays else ()
-    return tuple(a.view(Stretched(shape), shape) for a in arrays)
+    return tuple(a.stepped(Stretched(shape), shape) for a in arrays)
 
 
 def atleast_1d(*arys: Any) -> Any:
@@ -319,7 +319,7 @@ def _part(name: str, val: Any, imaginary: bool) -> Any:
     trace = running_trace(name)
     array = as_traced(trace, val, name)
     if array.dtype.kind == "c":
-        made = array.view(Part(imaginary), array.type.shape, np.dtype(f"f{array.dtype.itemsize // 2}"))
+        made = array.stepped(Part(imaginary), array.type.shape, np.dtype(f"f{array.dtype.itemsize // 2}"))
         return new(trace, made.read()) if array._scalar else made
     if imaginary:
         zeros = build.broadcast(trace, build.literal(0, array.dtype), array.type.shape)

@@ -11,6 +11,11 @@ from typing import Any
 import numpy as np
 
 from tenferro.tracer.at import At
+from tenferro.tracer.errors import DtypeError
+from tenferro.tracer.lines import at, user_line
+
+# No number equals one of these, which NumPy finds out element by element.
+_NO_NUMBERS = (type(None), str, bytes, type, dict, set, frozenset, slice, type(...))
 
 
 class ArrayMethods:
@@ -121,9 +126,13 @@ class ArrayMethods:
         return self._call("right_shift", other, self)
 
     def __eq__(self, other: Any) -> Any:
+        if isinstance(other, _NO_NUMBERS):
+            return False if other is None and self._scalar else self._call("equal", self, None)
         return self._call("equal", self, other)
 
     def __ne__(self, other: Any) -> Any:
+        if isinstance(other, _NO_NUMBERS):
+            return True if other is None and self._scalar else self._call("not_equal", self, None)
         return self._call("not_equal", self, other)
 
     def __lt__(self, other: Any) -> Any:
@@ -149,6 +158,9 @@ class ArrayMethods:
 
     def __invert__(self) -> Any:
         return self._call("invert", self)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        raise NotImplementedError
 
     def __getitem__(self, key: Any) -> Any:
         return self._call("getitem", self, key)
@@ -234,6 +246,21 @@ class ArrayMethods:
     def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
         return self._call("diagonal", self, offset, axis1, axis2)
 
+    def searchsorted(self, v: Any, side: str = "left", sorter: Any = None) -> Any:
+        return self._call("searchsorted", self, v, side, sorter)
+
+    def compress(self, condition: Any, axis: Any = None, out: Any = None) -> Any:
+        return self._call("compress", condition, self, axis, out)
+
+    def argpartition(self, kth: Any, axis: Any = -1, kind: str = "introselect", order: Any = None) -> Any:
+        return self._call("argpartition", self, kth, axis, kind, order)
+
+    def partition(self, kth: Any, axis: int = -1, kind: str = "introselect", order: Any = None) -> None:
+        self[...] = self._call("partition", self, kth, axis, kind, order)
+
+    def sort(self, axis: int = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> None:
+        self[...] = self._call("sort", self, axis, kind, order, stable=stable)
+
     def nonzero(self) -> Any:
         return self._call("nonzero", self)
 
@@ -248,6 +275,14 @@ class ArrayMethods:
         self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True
     ) -> Any:
         return self._call("astype", self, dtype, copy=copy, casting=casting)
+
+    def view(self, dtype: Any = None, type: Any = None) -> Any:
+        """The same memory: as a dtype of equal width, or as it is."""
+        if dtype is np.ndarray or type is np.ndarray:
+            dtype, type = None if dtype is np.ndarray else dtype, None
+        if type is not None:
+            raise DtypeError(f"view: type {type!r}; numpy.ndarray is the one there is{at(user_line())}")
+        return self._call("view", self, dtype)
 
     def reshape(self, *shape: Any, order: str = "C", copy: bool | None = None) -> Any:
         return self._call("reshape", self, shape[0] if len(shape) == 1 else shape, order, copy=copy)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from tenferro.tracer.api import (
+    casting,
     creation,
     elementwise,
     fixed,
@@ -24,7 +25,8 @@ from tenferro.tracer.api import (
 from tenferro.tracer.api.record import API, ApiFunction
 
 FAMILIES = (
-    elementwise, vocabulary, reductions, layout, joining, creation, indexing, writes, padding, linalg, library, fixed,
+    elementwise, vocabulary, reductions, layout, joining, creation, casting, indexing, writes, padding, linalg, library,
+    fixed,
 )  # fmt: skip
 
 for _family in FAMILIES:

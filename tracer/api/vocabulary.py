@@ -14,11 +14,15 @@ from tenferro.tracer.api.deliver import deliver
 from tenferro.tracer.api.elementwise import Lower, of_rows, row
 from tenferro.tracer.api.record import ApiFunction
 from tenferro.tracer.dim import integer
+from tenferro.tracer.errors import DtypeError
+from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.op import Op
 from tenferro.tracer.ops import elementary as e, library, pointwise as p, rounding
 from tenferro.tracer.program import Operand
 from tenferro.tracer.trace import Trace, running_trace
 from tenferro.tracer.traced import operand
+
+HALF = np.dtype(np.float16)
 
 
 def _rounded(op: Op) -> Lower:
@@ -64,6 +68,10 @@ def round_(a: Any, decimals: int = 0, out: Any = None) -> Any:
     trace = running_trace("round")
     value, _ = operand(trace, a, "round")
     places, dtype = integer(decimals, "round", "decimals"), value.type.dtype
+    if dtype.kind == "b":
+        if places:
+            raise DtypeError(f"round: dtype bool to {places} places; x.astype(float) is needed{at(user_line())}")
+        value, dtype = build.convert(trace, value, HALF), HALF  # as NumPy's rint
     if dtype.kind in "biu" and places >= 0:
         return deliver(trace, "round", build.copied(trace, value), out)
     if places == 0:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tenferro.tracer import build
-from tenferro.tracer.api.creation import check_numbers
+from tenferro.tracer.api.creation import check_numbers, listed
 from tenferro.tracer.api.deliver import check_cast, deliver, target_of
 from tenferro.tracer.api.indexing import (
     base_place,
@@ -45,10 +45,10 @@ def setitem(x: Any, key: Any, value: Any, /) -> None:
     assert type(x) is TracedArray
     x.check_writeable()
     index = parse(trace, x.type, key, "setitem")
-    new_value, _ = operand(trace, value, "setitem")
+    check_numbers(trace, value, x.dtype, "setitem")
+    new_value, _ = operand(trace, listed(value, x.dtype, "setitem"), "setitem")
     if new_value.type.dtype.kind == "c" and x.dtype.kind not in "cb":
         raise DtypeError(f"setitem: complex values into {x.dtype.name}; x.real or abs(x) is needed{at(user_line())}")
-    check_numbers(trace, value, x.dtype, "setitem")
     new_value = build.convert(trace, new_value, x.dtype)
     if index.element is not None and _set_element(trace, x, index, new_value):
         return

@@ -30,6 +30,18 @@ def _infer_astype(types: Sequence[ArrayType], params: Params) -> tuple[ArrayType
     return (ArrayType(params["dtype"], types[0].shape),)
 
 
+def _infer_bitcast(types: Sequence[ArrayType], params: Params) -> tuple[ArrayType, ...]:
+    (x,), dtype = types, params["dtype"]
+    if dtype.itemsize != x.dtype.itemsize or "c" in (dtype.kind, x.dtype.kind) or dtype.kind not in ALL:
+        raise DtypeError(f"bitcast: {x.dtype.name} as {dtype.name}; real dtypes of equal width are needed here")
+    return (ArrayType(dtype, x.shape),)
+
+
+def _reference_bitcast(x: Any, *, dtype: np.dtype[Any]) -> Any:
+    """A bool is 0 or 1; as a bool, what is not 0 is True."""
+    return np.asarray(x) != 0 if dtype.kind == "b" else np.asarray(x).view(dtype)
+
+
 def _reference_astype(x: Any, *, dtype: np.dtype[Any]) -> Any:
     """NumPy's conversion with the corners defined: float to int saturates, NaN gives 0, complex drops the imaginary
     part."""
@@ -102,6 +114,9 @@ conjugate = row(
 real = row("real", np.real, kinds=ALL, result="real", cost=0, scalar=lambda b, x: scalar.real(b, x))
 imag = row("imag", np.imag, kinds=ALL, result="real", cost=0, scalar=lambda b, x: scalar.imag(b, x))
 
+bitcast = Op(
+    "bitcast", Pointwise(lambda b, x, dtype: scalar.bitcast(b, x, dtype), 0, None), _infer_bitcast, _reference_bitcast
+)  # fmt: skip
 where = Op(
     "where", Pointwise(lambda b, c, x, y: scalar.where(b, c, x, y), 1, None), _infer_where, np.where
 )  # fmt: skip

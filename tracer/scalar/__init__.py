@@ -22,6 +22,7 @@ from tenferro.tracer.scalar.builder import Builder, Complex, Dtype, Value
 from tenferro.tracer.scalar.conversion import astype
 
 Function = Callable[..., Value]
+BOOL = np.dtype(np.bool_)
 
 
 def _by_kind(on_real: Function, on_complex: Function, doc: str) -> Function:
@@ -60,6 +61,13 @@ def where(b: Builder, condition: Value, x: Value, y: Value) -> Value:
     return select(b, condition, x, y)
 
 
+def bitcast(b: Builder, x: Value, dtype: Dtype) -> Value:
+    """The same bits as another real dtype of equal width; a bool is 0 or 1."""
+    if BOOL in (x.dtype, dtype):
+        return astype(b, x, dtype)
+    return b.bitcast(x, dtype)
+
+
 def conjugate(b: Builder, x: Value) -> Value:
     """The complex conjugate; a real value itself."""
     return Complex(x.re, b.neg(x.im)) if isinstance(x, Complex) else x
@@ -84,7 +92,7 @@ def constant(b: Builder, value: complex, dtype: Dtype) -> Value:
 
 
 __all__ = [
-    "Builder", "Complex", "absolute", "add", "astype", "conjugate", "constant", "cos", "divide", "equal", "exp",
-    "floor_divide", "imag", "less", "less_equal", "log", "maximum", "minimum", "multiply", "negative", "not_equal",
-    "real", "remainder", "sin", "sqrt", "subtract", "tanh", "where",
+    "Builder", "Complex", "absolute", "add", "astype", "bitcast", "conjugate", "constant", "cos", "divide", "equal",
+    "exp", "floor_divide", "imag", "less", "less_equal", "log", "maximum", "minimum", "multiply", "negative",
+    "not_equal", "real", "remainder", "sin", "sqrt", "subtract", "tanh", "where",
 ]  # fmt: skip
