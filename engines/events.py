@@ -42,6 +42,11 @@ class Token:
         self._done.wait()
         return self.failure is None and not self.skipped
 
+    def forget(self) -> None:
+        """Let go of the failure: its traceback has frames that hold this token, and arrays."""
+        if self.failure is not None:
+            self.failure, self.skipped = None, True
+
 
 class DomainRun(ABC):
     """The launches of one execution in one domain. It ends once: retired or failed."""
@@ -93,9 +98,7 @@ def carry_out(dependencies: Sequence[Token], launch: Launch, token: Token) -> No
             return
         launch()
     except BaseException as failure:  # reported by ``drain``, with the primary error
-        # Without this frame: it would hold the token, which holds the failure, in a circle.
-        trace = failure.__traceback__
-        token.finish(failure.with_traceback(trace and trace.tb_next))
+        token.finish(failure)
         return
     token.finish()
 

@@ -58,7 +58,7 @@ def compile_fit(program: SemanticProgram) -> Predicate:
     names: dict[str, Any] = {"ndarray": np.ndarray}
     for k, declared in enumerate(program.inputs):
         if declared.kind == "int":
-            lines.append(f"    if type(x[{k}]) is not int: return False")
+            lines.append(f"    if type(x[{k}]) is not int or not {-(2**63)} <= x[{k}] < {2**63}: return False")
             continue
         kind = declared.value.type
         names[f"dtype{k}"] = kind.dtype

@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 
 from tenferro.engines.errors import GuardError, InputError
-from tenferro.tracer.errors import DtypeError, ShapeError
+from tenferro.tracer.errors import DtypeError, RangeError, ShapeError
 from tenferro.tracer.program import ProgramInput, SemanticProgram
+
+_MIN, _MAX = -(2**63), 2**63 - 1
 
 
 def resolve(program: SemanticProgram, defaults: Mapping[int, Any], given: Sequence[Any]) -> list[Any]:
@@ -38,6 +40,8 @@ def checked(declared: ProgramInput, value: Any) -> Any:
     if declared.kind == "int":
         if isinstance(value, bool) or not isinstance(value, int | np.integer):
             raise InputError(f"run: input {declared.name} is a {type(value).__name__}; an int is needed")
+        if not _MIN <= value <= _MAX:
+            raise RangeError(f"run: input {declared.name} is {value}; an int of 64 bits is needed")
         return int(value)
     if type(value) is not np.ndarray:
         raise InputError(f"run: input {declared.name} is a {type(value).__name__}; an ndarray is needed")

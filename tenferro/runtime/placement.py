@@ -109,16 +109,17 @@ def _placements(choices: Sequence[tuple[int, ...]], engines: int) -> Iterator[tu
 
 def search(choices: Sequence[tuple[int, ...]], engines: int, budget: int, route: Callable[[Sequence[int]], R]) -> R:
     """The first placement that ``route`` accepts. Where it raises MissingTransferError or InputIngressError the next
-    one is tried; the last of these is raised if none is left. PlacementBudgetError after ``budget`` attempts."""
-    last: Exception | None = None
+    one is tried; where none is left the first of these is raised, that of the preferred placement. PlacementBudgetError
+    after ``budget`` attempts."""
+    first: Exception | None = None
     for attempt, placement in enumerate(_placements(choices, engines)):
         if attempt == budget:
             raise PlacementBudgetError(
-                f"prepare: {budget} placements were tried and none can be routed; the last: {last}"
+                f"prepare: {budget} placements were tried and none can be routed; the first: {first}"
             )
         try:
             return route(placement)
         except (MissingTransferError, InputIngressError) as error:
-            last = error
-    assert last is not None  # there is at least one placement
-    raise last
+            first = first or error
+    assert first is not None  # there is at least one placement
+    raise first

@@ -20,6 +20,7 @@ from tenferro.engines.errors import (
     ConcurrentReconfigurationError,
     EngineFailure,
     EngineMismatchError,
+    InputError,
     NoExecutableEngineError,
     StaleError,
     TargetError,
@@ -165,6 +166,9 @@ class Runtime:
         inputs: dtype and rank of each, and where it lies. targets: engines that may be used, the preferred one first;
         ``run`` is given engines in this order. defaults: by position, arrays for inputs that a run may leave out.
         PrepareError's subclasses say what cannot be; ShapeError, DtypeError where ``inputs`` are not the program's."""
+        for position in defaults or ():
+            if position not in range(len(program.inputs)):
+                raise InputError(f"prepare: default {position}; inputs are 0 to {len(program.inputs) - 1}")
         snapshot = self._snapshot
         engines = [self._target(snapshot, t) for t in targets]
         if not engines or len(set(targets)) != len(engines):
