@@ -151,6 +151,11 @@ class Engine(ABC):
         """False for an engine that only prepares, such as one for a machine elsewhere."""
         return True
 
+    @property
+    def runs_on_caller(self) -> bool:
+        """Whether launches may happen on the caller's thread, where nothing is to run beside them."""
+        return False
+
     def driver(self) -> Driver:
         """How launches happen when several engines take part in a run."""
         return ImmediateDriver()

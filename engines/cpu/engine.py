@@ -61,6 +61,10 @@ class CpuEngine(Engine):
     def compile(self, plan: Plan, executors: Mapping[str, Executor] = NO_EXECUTORS) -> Executable:
         return CpuExecutable(plan, self.target, self.tier, self.share, executors)
 
+    @property
+    def runs_on_caller(self) -> bool:
+        return True
+
     def driver(self) -> Driver:
         return self._driver
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextvars
 import threading
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -43,8 +42,8 @@ class _Run:
     prepared: Prepared
     engines: Sequence[Engine]
     sizes: dict[Leaf, int]
+    readers: dict[tuple[int, int], int]
     values: dict[tuple[int, int], Any] = field(default_factory=dict)
-    readers: Counter[tuple[int, int]] = field(default_factory=Counter)
     measured: dict[Leaf, int] = field(default_factory=dict)
     moved: int = 0
     cancelled: bool = False
@@ -132,11 +131,6 @@ class _Run:
                 if not self.engines[place].holds(array):
                     raise ArrivalError(f"run: input {declared.name} is not in the memory of {self.engines[place].id}")
                 self.values[declared.slot.index, place] = array
-        for node in schedule.nodes:
-            self.readers.update(_reads(node))
-        for source, home in zip(program.outputs, schedule.outputs, strict=True):
-            if isinstance(source, Slot) and home >= 0:
-                self.readers[source.index, home] += 1
 
     def check_budget(self) -> None:
         """TransferBudgetError where more would cross than may, as far as the inputs' sizes tell."""
@@ -163,21 +157,6 @@ class _Run:
                 return np.array(evaluate(expr, self.sizes), dtype)
 
 
-def _reads(node: Node) -> list[tuple[int, int]]:
-    match node:
-        case OperationNode(engine=engine, part=part):
-            return [(slot, engine) for slot in part.reads]
-        case TransferNode(slot=slot, source=source):
-            return [(slot, source)]
-        case CollectiveNode(instruction=instruction, places=places):
-            slots = [s.index for s in instruction.inputs if isinstance(s, Slot)]
-            return list(zip(slots, places, strict=True))
-        case BarrierNode():
-            return []
-        case _:
-            assert_never(node)
-
-
 def sizes_of(prepared: Prepared, inputs: Sequence[Any]) -> dict[Leaf, int]:
     """The leaves that the inputs give values to."""
     found: dict[Leaf, int] = {}
@@ -191,7 +170,7 @@ def sizes_of(prepared: Prepared, inputs: Sequence[Any]) -> dict[Leaf, int]:
 
 def execute(prepared: Prepared, engines: Sequence[Engine], inputs: Sequence[Any]) -> RunResult:
     """Run a schedule of several nodes. Raises what a node raised, when nothing runs any more."""
-    run = _Run(prepared, engines, sizes_of(prepared, inputs))
+    run = _Run(prepared, engines, sizes_of(prepared, inputs), dict(prepared.readers))
     run.check_budget()
     failures: list[BaseException] = []
     try:

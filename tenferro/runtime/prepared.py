@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -10,10 +11,10 @@ import numpy as np
 
 from tenferro.engines.engine import Engine, Executable
 from tenferro.guards import Predicate, compile_fit, compile_guards
-from tenferro.lowering.exec_program import ExecProgram
+from tenferro.lowering.exec_program import ExecProgram, Slot
 from tenferro.lowering.plan import Plan
 from tenferro.runtime.options import Policy
-from tenferro.runtime.schedule import Schedule
+from tenferro.runtime.schedule import Schedule, reads
 from tenferro.runtime.transfers import Transfer
 from tenferro.tracer.errors import DtypeError, ShapeError
 from tenferro.tracer.program import Literal, Operand, SemanticProgram, Value, same_meaning
@@ -98,6 +99,13 @@ class Prepared:
         ``inputs.checked_all`` has the last word."""
         return compile_fit(self.program)
 
+    @cached_property
+    def readers(self) -> dict[tuple[int, int], int]:
+        """(slot, engine) → how many nodes read it there, the outputs counted as one more."""
+        outputs = zip(self.exec_program.outputs, self.schedule.outputs, strict=True)
+        kept = [(o.index, home) for o, home in outputs if isinstance(o, Slot) and home >= 0]
+        return dict(Counter([*(r for n in self.schedule.nodes for r in reads(n)), *kept]))
+
     @property
     def bytes(self) -> int:
         """What the preparation keeps alive beside its kernels, roughly."""
@@ -133,6 +141,13 @@ class PreparedKey:
         self._lines = tuple(o.line for o in program.operations)
         self._rest = rest
         self._hash = hash((_outline(program), rest))
+
+    @cached_property
+    def readers(self) -> dict[tuple[int, int], int]:
+        """(slot, engine) → how many nodes read it there, the outputs counted as one more."""
+        outputs = zip(self.exec_program.outputs, self.schedule.outputs, strict=True)
+        kept = [(o.index, home) for o, home in outputs if isinstance(o, Slot) and home >= 0]
+        return dict(Counter([*(r for n in self.schedule.nodes for r in reads(n)), *kept]))
 
     @property
     def bytes(self) -> int:

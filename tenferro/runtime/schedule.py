@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypeAlias, assert_never
 
 from tenferro.engines.engine import Engine
@@ -65,6 +66,22 @@ class BarrierNode:
 Node: TypeAlias = OperationNode | TransferNode | CollectiveNode | BarrierNode
 
 
+def reads(node: Node) -> list[tuple[int, int]]:
+    """What a node reads: (slot, engine)."""
+    match node:
+        case OperationNode(engine=engine, part=part):
+            return [(slot, engine) for slot in part.reads]
+        case TransferNode(slot=slot, source=source):
+            return [(slot, source)]
+        case CollectiveNode(instruction=instruction, places=places):
+            slots = [s.index for s in instruction.inputs if isinstance(s, Slot)]
+            return list(zip(slots, places, strict=True))
+        case BarrierNode():
+            return []
+        case _:
+            assert_never(node)
+
+
 @dataclass(frozen=True)
 class Schedule:
     """``inputs``: the engines that each program input enters; ``outputs``: the engine where each output lies, −1 for a
@@ -84,6 +101,12 @@ class Schedule:
     def is_flat(self) -> bool:
         """The whole program on one engine: it runs without tokens and without staging."""
         return len(self.nodes) == 1 and isinstance(node := self.nodes[0], OperationNode) and node.part.is_whole
+
+    @cached_property
+    def is_sequential(self) -> bool:
+        """Whether no two parts may run side by side: each level of the program has one."""
+        levels = [n.part.level for n in self.nodes if isinstance(n, OperationNode)]
+        return len(set(levels)) == len(levels)
 
     def __str__(self) -> str:
         return text(self)
