@@ -2,8 +2,8 @@
 
     python tools/minimax.py [name ...]
 
-A fit approximates ``target`` by a polynomial of ``degree`` on [low, high]; its error times ``weight`` is levelled, so that
-it is the relative error of the whole function. Coefficients are printed from the constant term up.
+A fit approximates ``target`` by a polynomial of ``degree`` on [low, high]; its error times ``weight`` is levelled: the
+relative error of the whole function. Coefficients are printed from the constant term up.
 """
 
 from __future__ import annotations

@@ -27,12 +27,15 @@ def data(dtype: str, *shape: int, seed: int = 0) -> np.ndarray[Any, Any]:
 UNARY = [
     np.negative, np.positive, np.absolute, np.exp, np.sin, np.cos, np.tanh, np.square, np.sign, np.conjugate, np.invert,
     np.isnan, np.isfinite, np.isinf, np.logical_not, np.floor, np.ceil, np.rint, np.trunc, np.arctan, np.sinh, np.exp2,
+    np.expm1, np.log1p, np.log2, np.log10, np.cbrt, np.cosh, np.tan, np.arcsin, np.arccos, np.arcsinh, np.arccosh,
+    np.arctanh, np.signbit, np.deg2rad, np.rad2deg, np.degrees, np.radians, np.fabs,
 ]  # fmt: skip
 BINARY = [
     np.add, np.subtract, np.multiply, np.divide, np.maximum, np.minimum, np.fmax, np.fmin, np.bitwise_and,
     np.bitwise_or,
     np.bitwise_xor, np.logical_and, np.logical_or, np.logical_xor, np.equal, np.not_equal, np.less, np.less_equal,
     np.greater, np.greater_equal, np.hypot, np.arctan2, np.copysign,
+    np.fmod, np.float_power, np.logaddexp, np.logaddexp2, np.heaviside, np.nextafter, np.left_shift, np.right_shift,
 ]  # fmt: skip
 
 
