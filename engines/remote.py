@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from abc import ABC
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,14 +11,12 @@ if TYPE_CHECKING:
     from tenferro.engines.engine import Engine
 
 
-class RemoteArray(ABC):
+class RemoteArray:
     """Elements in the memory of ``engine``, which alone can bring them to the host (``Engine.fetch``)."""
 
     __slots__ = ("__weakref__", "dtype", "engine", "shape", "strides")
 
-    def __init__(
-        self, engine: Engine, shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype[Any]
-    ) -> None:
+    def __init__(self, engine: Engine, shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         self.engine = engine
         self.shape = shape
         self.strides = strides

@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LAYERS = ("tracer", "lowering", "engines", "tenferro")  # from the bottom up
 OUTSIDE = {"tracer": {"numpy"}, "lowering": {"numpy"}, "engines": {"numpy", "llvmlite"}, "tenferro": {"numpy"}}
 LLVMLITE_FILE = "engines/cpu/toolchain.py"
+CUPY_FILE = "engines/cuda/cupy_device.py"
 HOOKS = {
     ("tracer/api/methods.py", "tenferro.numpy"): "the array API asks an array for its namespace, which lies at the top",
     ("tenferro/__init__.py", "unknown"): "tenferro.numpy and tenferro.runtime are loaded when they are first named",
@@ -90,6 +91,9 @@ def faults(text: str, module: str, is_package: bool, path: str) -> list[str]:
         elif top == "llvmlite":
             if path != LLVMLITE_FILE or not item.in_function:
                 found.append(f"{where}; only a function of {LLVMLITE_FILE} may, so that it loads at the first compile")
+        elif top == "cupy":
+            if path != CUPY_FILE or not item.in_function:
+                found.append(f"{where}; only a function of {CUPY_FILE} may, so that it loads when a GPU is asked for")
         elif top not in sys.stdlib_module_names and top not in OUTSIDE[layer]:
             found.append(f"{where}; from outside it may import {sorted(OUTSIDE[layer])} alone")
     return found
@@ -168,6 +172,8 @@ def test_a_circle_is_found():
         ("tracer/a.py", "import scipy.special", "from outside"),
         ("tenferro/a.py", "import tracer.dims", "second copy"),
         ("engines/cpu/toolchain.py", "import llvmlite.binding", "first compile"),
+        ("engines/cuda/cupy_device.py", "import cupy", "a GPU is asked for"),
+        ("engines/cuda/engine.py", "def f():\n    import cupy", "a GPU is asked for"),
         ("engines/cpu/emit.py", "def f():\n    import llvmlite", "first compile"),
     ],
 )

@@ -101,3 +101,22 @@ def host(name: str) -> Any:
     """What the CPU engine gives."""
     case = next(c for c in CASES if c.name == name)
     return tn.jit(case.function)(*case.args)
+
+
+@cache
+def compile_all() -> None:
+    """Compile the kernels of all cases in a few files: one by one they would take minutes."""
+    from tenferro.engines.cuda.engine import CudaEngine
+    from tests.cuda.running import SHIM, SMALL
+    from tests.cuda.shim_device import DryDevice
+
+    device = DryDevice()
+    engine = CudaEngine(9, device, shape=SMALL)
+    runtime = tn.default_runtime()
+    runtime.reconfigure(lambda c: c.register_engine(engine))
+    try:
+        for case in CASES:
+            tn.jit(case.function, engine=engine.id)(*case.args)
+    finally:
+        runtime.reconfigure(lambda c: c.remove_engine(engine.id))
+    SHIM.add(device.kernels)

@@ -255,3 +255,23 @@ def _poison(buffer: Array, size: int) -> None:
 def shim_engine(number: int = 0, eager: bool = False, memory_limit: int = 0) -> CudaEngine:
     """A CUDA engine whose GPU is the CPU."""
     return CudaEngine(number, ShimDevice(eager), memory_limit, SMALL)
+
+
+class DryDevice(ShimDevice):
+    """Notes the kernels that it is asked for and runs none."""
+
+    def __init__(self) -> None:
+        super().__init__(eager=True)
+        self.kernels: list[KernelText] = []
+
+    def compile(self, kernels: Sequence[KernelText]) -> Mapping[str, Any]:
+        self.kernels += kernels
+        return {name: None for kernel in kernels for name in kernel.entries.values()}
+
+    def launch(
+        self, function: Any, grid: int, block: tuple[int, int], shared: int, argument: Array | int, stream: Stream
+    ) -> None:
+        pass
+
+    def call(self, name: LibraryName, out: Block, operands: tuple[Block, ...], stream: Stream) -> None:
+        pass

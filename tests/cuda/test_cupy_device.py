@@ -1,0 +1,113 @@
+"""What the CuPy device does without a GPU: texts become machine code, staging copies piece by piece, errors say why."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tenferro as tn
+from tenferro.engines.cuda.cupy_device import CupyDevice, compiled
+from tenferro.engines.cuda.device import Event
+from tenferro.engines.cuda.engine import CudaEngine
+from tenferro.engines.cuda.staging import Staging
+from tenferro.engines.errors import ConfigurationError
+from tenferro.tracer.errors import LoweringError
+from tests.cuda.engine_cases import BIG, softmax
+from tests.cuda.running import kernels_of
+
+needs_cupy = pytest.mark.skipif(
+    importlib.util.find_spec("cupy") is None, reason="CuPy is not installed (pip install 'tenferro[cuda13]')"
+)
+
+
+def nvrtc() -> Any:
+    """CuPy's binding. Skips where the library itself is not to be found."""
+    from cupy.cuda import nvrtc as found
+
+    try:
+        found.getVersion()
+    except Exception as error:
+        pytest.skip(f"no NVRTC for CuPy: {error}")
+    return found
+
+
+def softmax_text() -> str:
+    plan = tn.jit(softmax).lower(BIG).plan
+    return "".join(k.module for k in kernels_of(plan, [BIG]))
+
+
+@needs_cupy
+@pytest.mark.parametrize("capability", [(7, 5), (8, 0), (9, 0), (12, 0)])
+def test_texts_become_machine_code(capability: tuple[int, int]):
+    assert compiled(nvrtc(), softmax_text(), capability)[:4] == b"\x7fELF"
+
+
+@needs_cupy
+def test_a_gpu_newer_than_nvrtc_gets_ptx_that_keeps_subnormals():
+    ptx = compiled(nvrtc(), softmax_text(), (99, 0)).decode(errors="replace")
+    assert ".target sm_" in ptx and "div.rn.f32" in ptx
+    assert ".ftz" not in ptx and ".approx" not in ptx
+
+
+@needs_cupy
+def test_a_refused_text_is_told_with_its_log():
+    with pytest.raises(LoweringError, match="(?s)NVRTC refuses.*nonsense"):
+        compiled(nvrtc(), "nonsense", (9, 0))
+
+
+@needs_cupy
+def test_without_a_gpu_the_engine_says_so():
+    import cupy
+
+    try:
+        count = cupy.cuda.runtime.getDeviceCount()
+    except cupy.cuda.runtime.CUDARuntimeError:
+        count = 0
+    with pytest.raises(ConfigurationError, match=f"cuda:{count}: .* needed"):
+        CupyDevice(count)
+
+
+def test_an_engine_that_cannot_be_had_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "cupy", None)  # as where it is not installed
+    with pytest.raises(ImportError, match=r"pip install .*tenferro\[cuda13\]"):
+        CudaEngine(0)
+
+
+class Late(Event):
+    """A copy that happens when somebody waits for it."""
+
+    def __init__(self, target: np.ndarray[Any, Any], source: np.ndarray[Any, Any]) -> None:
+        self.target, self.source = target, source
+
+    def synchronize(self) -> None:
+        self.target[:] = self.source
+
+    @property
+    def is_done(self) -> bool:
+        return False
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 8, 9, 16, 17, 24, 100])
+@pytest.mark.parametrize("buffers", [1, 2, 3])
+def test_staged_copies_move_every_byte(size: int, buffers: int):
+    staging = Staging([np.zeros(8, np.uint8) for _ in range(buffers)])
+    data = np.random.default_rng(size).integers(0, 256, size, np.uint8)
+    memory, out = np.zeros(size, np.uint8), np.zeros(size, np.uint8)
+    events: list[Event] = []
+
+    def up(offset: int, pinned: np.ndarray[Any, Any]) -> Event:
+        events.append(Late(memory[offset : offset + pinned.size], pinned))
+        return events[-1]
+
+    given = data.copy()
+    staging.upload(given, up)
+    given[:] = 0  # the caller may write it again
+    # A stream works in order: what is left happens before the download.
+    for event in events[-buffers:]:
+        event.synchronize()
+    staging.download(out, lambda offset, pinned: Late(pinned, memory[offset : offset + pinned.size]))
+    assert (out == data).all() and (memory == data).all()
