@@ -35,17 +35,21 @@ def is_checked(instruction: Instruction) -> bool:
 
 def lane_conditions(program: ExecProgram) -> dict[int, Conditions]:
     """For each checked instruction (by number) the conditions under which its lanes count; none means always."""
+    needed = slot_conditions(program)
+    checked = [(number, i) for number, i in enumerate(program.instructions) if is_checked(i)]
+    return {number: needed.get(i.outputs[0].index, frozenset()) for number, i in checked}
+
+
+def slot_conditions(program: ExecProgram) -> dict[int, Conditions]:
+    """For each slot that is read the conditions that all of its uses pass through; none at all where no operation is
+    checked."""
     if not any(is_checked(i) for i in program.instructions):
         return {}
     needed: dict[int, Conditions] = {o.index: frozenset() for o in program.outputs if isinstance(o, Slot)}
-    found: dict[int, Conditions] = {}
-    for number in range(len(program.instructions) - 1, -1, -1):
-        instruction = program.instructions[number]
+    for instruction in reversed(program.instructions):
         mine: Conditions = frozenset()
         if len(instruction.outputs) == 1:
             mine = needed.get(instruction.outputs[0].index, frozenset())
-        if is_checked(instruction):
-            found[number] = mine
         pass_on = mine if isinstance(instruction.op.form, Pointwise) else frozenset()
         for position, source in enumerate(instruction.inputs):
             if isinstance(source, Slot):
@@ -53,7 +57,7 @@ def lane_conditions(program: ExecProgram) -> dict[int, Conditions]:
                 wanted = wanted if len(wanted) <= MAX_CONDITIONS else pass_on
                 before = needed.get(source.index)
                 needed[source.index] = wanted if before is None else before & wanted
-    return found
+    return needed
 
 
 def _branch(instruction: Instruction, position: int) -> Conditions:

@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 
 from tenferro.lowering.exec_program import ExecInput, ExecProgram, Instruction, Slot, Source
+from tenferro.lowering.masks import is_checked, slot_conditions
 from tenferro.tracer.dims import DimExpr, Extent, Leaf, leaf, leaves, substitute
-from tenferro.tracer.op import Collective, Library
+from tenferro.tracer.op import Collective, Library, Pointwise
 from tenferro.tracer.program import ArrayType, DimScalar, Params
 
 _EFFECTS = "effects"  # what an ordered instruction reads and makes
@@ -72,7 +73,12 @@ def levels(program: ExecProgram, engines: Sequence[int]) -> list[int]:
 def partition(program: ExecProgram, engines: Sequence[int]) -> tuple[Part | int, ...]:
     """The parts, in an order in which they may run; a collective stands as the number of its instruction."""
     groups: dict[tuple[int, int], list[int]] = {}
+    followed = _followed(program)
+    engines = _together(engines, followed)
     order = levels(program, engines)
+    for number in sorted(followed, reverse=True):
+        latest = min(order[k] - (engines[k] != engines[number]) for k in followed[number])
+        order[number] = max(order[number], latest)
     for number, level in enumerate(order):
         where = -1 - number if is_collective(program.instructions[number]) else engines[number]
         groups.setdefault((level, where), []).append(number)
@@ -81,6 +87,34 @@ def partition(program: ExecProgram, engines: Sequence[int]) -> tuple[Part | int,
     for (level, where), members in sorted(groups.items(), key=lambda item: (item[0][0], item[1][0])):
         found.append(members[0] if where < 0 else _part(program, where, level, members, needed))
     return tuple(found)
+
+
+def _followed(program: ExecProgram) -> dict[int, list[int]]:
+    """Instructions of which a ``where`` discards lanes, with those that read them: all belong into one part, since a
+    check counts only for lanes that are kept, and only the ``where`` knows which."""
+    conditions = slot_conditions(program)
+    makers = {i.outputs[0].index: n for n, i in enumerate(program.instructions) if len(i.outputs) == 1}
+    found: dict[int, list[int]] = {}
+    for number, instruction in enumerate(program.instructions):
+        behind = [n for n in _makers(instruction, makers) if n in found]
+        for n in behind:
+            found[n].append(number)
+        is_watched = isinstance(instruction.op.form, Pointwise) and conditions.get(instruction.outputs[0].index)
+        if is_watched and (is_checked(instruction) or behind):
+            found[number] = []
+    return found
+
+
+def _makers(instruction: Instruction, makers: Mapping[int, int]) -> set[int]:
+    return {makers[s.index] for s in instruction.inputs if isinstance(s, Slot) and s.index in makers}
+
+
+def _together(engines: Sequence[int], followed: Mapping[int, Sequence[int]]) -> list[int]:
+    """Engines with every followed instruction where its last reader is."""
+    found = list(engines)
+    for number in sorted(followed, reverse=True):
+        found[number] = found[max(followed[number])]
+    return found
 
 
 def _readers(program: ExecProgram, engines: Sequence[int], order: Sequence[int]) -> dict[int, set[tuple[int, int]]]:

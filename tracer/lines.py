@@ -28,7 +28,7 @@ _LONG_TABLE = 2000  # bytes of line table; f_lineno scans it from the start at e
 
 
 def _is_internal(name: str) -> bool:
-    internal = name == "tenferro" or name.startswith(("tenferro.", "numpy."))
+    internal = name in ("tenferro", "contextlib") or name.startswith(("tenferro.", "numpy."))
     _INTERNAL[name] = internal
     return internal
 
@@ -47,7 +47,8 @@ def _line_number(frame: FrameType) -> int:
 
 
 def user_frame() -> FrameType | None:
-    """The first frame whose module is neither tenferro nor NumPy (names hold in every install mode, paths do not)."""
+    """The first frame whose module is neither tenferro nor NumPy (names hold in every install mode, paths do not), nor
+    what enters our ``with`` blocks."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         name = frame.f_globals.get("__name__", "")

@@ -142,13 +142,6 @@ class PreparedKey:
         self._rest = rest
         self._hash = hash((_outline(program), rest))
 
-    @cached_property
-    def readers(self) -> dict[tuple[int, int], int]:
-        """(slot, engine) → how many nodes read it there, the outputs counted as one more."""
-        outputs = zip(self.exec_program.outputs, self.schedule.outputs, strict=True)
-        kept = [(o.index, home) for o, home in outputs if isinstance(o, Slot) and home >= 0]
-        return dict(Counter([*(r for n in self.schedule.nodes for r in reads(n)), *kept]))
-
     @property
     def bytes(self) -> int:
         """What the key keeps alive, roughly."""
