@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tenferro.lowering.exec_program import ExecInput, ExecProgram, ExtentKind, Instruction, Slot, Source
 from tenferro.tracer.dims import leaves
 from tenferro.tracer.lines import SourceLine
-from tenferro.tracer.op import Op, View
+from tenferro.tracer.op import Collective, Op, View
 from tenferro.tracer.ops import layout, pointwise
 from tenferro.tracer.program import ArrayType, Operand, Operation, Params, SemanticProgram, Value
 
@@ -58,13 +58,22 @@ class _Stager:
         self.n_slots = len(program.inputs) + sum(len(o.outputs) for o in program.operations)
         self.producers: dict[int, Operation] = {v.id: o for o in program.operations for v in o.outputs}
         self.claimed: set[int] = set()
-        self.drafts = [
-            _Draft(
-                o.op, tuple(_source(x) for x in o.inputs), o.params, tuple(Slot(v.id) for v in o.outputs),
-                tuple(v.type for v in o.outputs), number, o.line, o.place,
-            )
-            for number, o in enumerate(program.operations)
-        ]  # fmt: skip
+        self.drafts: list[_Draft] = []
+        for number, o in enumerate(program.operations):
+            sources = tuple([_source(x) for x in o.inputs])
+            if isinstance(o.op.form, Collective):
+                sources = self._lying(o, sources)
+            outputs, types = tuple([Slot(v.id) for v in o.outputs]), tuple([v.type for v in o.outputs])
+            self.drafts.append(_Draft(o.op, sources, o.params, outputs, types, number, o.line, o.place))
+
+    def _lying(self, operation: Operation, sources: Sequence[Source]) -> tuple[Source, ...]:
+        """A collective's operands, each in the memory of its engine: numbers are put there."""
+        found: list[Source] = []
+        for source, x, place in zip(sources, operation.inputs, operation.params["places"], strict=True):
+            if not isinstance(source, Slot):
+                source = self._emit(pointwise.copy, (source,), Params(), x.type, operation.line, place)
+            found.append(source)
+        return tuple(found)
 
     def outputs(self) -> tuple[Source, ...]:
         found: list[Source] = [_source(o) for o in self.program.outputs]
@@ -120,11 +129,17 @@ class _Stager:
         return slot
 
     def _emit(
-        self, op: Op, inputs: tuple[Source, ...], params: Params, kind: ArrayType, line: SourceLine | None
+        self,
+        op: Op,
+        inputs: tuple[Source, ...],
+        params: Params,
+        kind: ArrayType,
+        line: SourceLine | None,
+        place: str = "",
     ) -> Slot:
         slot = Slot(self.n_slots)
         self.n_slots += 1
-        self.drafts.append(_Draft(op, inputs, params, (slot,), (kind,), -1, line))
+        self.drafts.append(_Draft(op, inputs, params, (slot,), (kind,), -1, line, place))
         return slot
 
     def _line(self, value: Value) -> SourceLine | None:

@@ -29,7 +29,22 @@ from tenferro.tracer.errors import (
 
 if _TYPE_CHECKING:
     from tenferro import numpy as numpy, runtime as runtime
+    from tenferro.collectives import (
+        all_gather as all_gather,
+        axis_index as axis_index,
+        axis_size as axis_size,
+        pbroadcast as pbroadcast,
+        pmax as pmax,
+        pmean as pmean,
+        pmin as pmin,
+        ppermute as ppermute,
+        psum as psum,
+        psum_scatter as psum_scatter,
+    )
+    from tenferro.mesh import Mesh as Mesh, P as P, PartitionSpec as PartitionSpec
+    from tenferro.mpi import mpi_mesh as mpi_mesh
     from tenferro.runtime import default_runtime as default_runtime, list_engines as list_engines
+    from tenferro.sharding import shard_map as shard_map
     from tenferro.tracer.config import ConfigError as ConfigError
 
 __version__ = "0.1.0"
@@ -44,14 +59,23 @@ def _eager() -> _evaluation.Evaluator:
 _evaluation.use(_eager)
 
 
+_COLLECTIVES = (
+    "all_gather", "axis_index", "axis_size", "pbroadcast", "pmax", "pmean", "pmin", "ppermute", "psum", "psum_scatter",
+)  # fmt: skip
+_LATER = {
+    "ConfigError": "tracer.config", "default_runtime": "runtime", "list_engines": "runtime",
+    "Mesh": "mesh", "PartitionSpec": "mesh", "P": "mesh", "shard_map": "sharding", "mpi_mesh": "mpi",
+    **dict.fromkeys(_COLLECTIVES, "collectives"),
+}  # fmt: skip
+"""Name → the module that has it."""
+
+
 def __getattr__(name: str) -> _Any:
     # What traces, compiles and runs is loaded when it is first needed: importing tenferro costs less than NumPy does.
     import importlib
 
     if name in ("numpy", "runtime"):
         return importlib.import_module(f"tenferro.{name}")
-    if name == "ConfigError":
-        return importlib.import_module("tenferro.tracer.config").ConfigError
-    if name in ("default_runtime", "list_engines"):
-        return getattr(importlib.import_module("tenferro.runtime"), name)
+    if name in _LATER:
+        return getattr(importlib.import_module(f"tenferro.{_LATER[name]}"), name)
     raise AttributeError(f"module 'tenferro' has no attribute {name!r}")

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from tenferro.programs import Programs
 
 MAX_EXACT = 1024
+Around = Callable[[Callable[..., Any]], Callable[..., Any]]
+"""A function in, what is traced in its place out; captures are the function's."""
 _MISSED = object()
 
 
@@ -59,12 +61,14 @@ class JitFunction:
         max_compiles: int | None,
         eager: bool = False,
         engines: tuple[str, ...] = (),
+        around: Around | None = None,
     ) -> None:
         functools.update_wrapper(self, function)
         self.__dict__.setdefault("__name__", binder.name)
         self.__dict__.setdefault("__qualname__", binder.name)
         self._binder = binder
-        self._settings = (max_compiles, eager, engines)
+        self._settings = (max_compiles, eager, engines, around)
+        self._around = around
         self._has_static = bool(binder.static_nums or binder.static_names)
         self._plain = not (self._has_static or binder.is_method)
         self._exact: dict[Hashable, _Exact] = {}
@@ -87,7 +91,7 @@ class JitFunction:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if current_trace() is not None:
-            return _inlined(self.__wrapped__)(*args, **kwargs)
+            return _inlined(self)(*args, **kwargs)
         if kwargs or not self._plain:
             return self._call(args, kwargs)
         key: list[Any] = []
@@ -223,7 +227,7 @@ class BoundMethod:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if current_trace() is not None:
-            return _inlined(self.__func__.__wrapped__)(self.__self__, *args, **kwargs)
+            return _inlined(self.__func__)(self.__self__, *args, **kwargs)
         return self.__func__._call((self.__self__, *args), kwargs, method=True)
 
     def trace(self, *args: Any, **kwargs: Any) -> SemanticProgram:
@@ -242,11 +246,12 @@ class BoundMethod:
         return f"<jit {self.__func__.__qualname__} of {self.__self__!r}>"
 
 
-def _inlined(function: Callable[..., Any]) -> Callable[..., Any]:
+def _inlined(jitted: JitFunction) -> Callable[..., Any]:
     """A jitted function inside a trace is part of it, and what it reads from outside is read as the outer one does."""
     from tenferro.tracer.substitution import substitute
 
-    return substitute(function)
+    function = substitute(jitted.__wrapped__)
+    return function if jitted._around is None else jitted._around(function)
 
 
 def _is_same(inputs: Sequence[Any], originals: Sequence[Any], call: BoundCall) -> bool:

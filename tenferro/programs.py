@@ -63,6 +63,7 @@ class Programs:
     """Thread-safe: one thread traces, the others wait and take what it made.
 
     ``engines``: where the function may run, the preferred one first; empty for wherever its arguments are.
+    ``around``: what is traced in the function's place is made of it by this.
     ``eager``: an operation on tn.Array; it has no captures, no lines of its own, and nothing to warn about."""
 
     def __init__(
@@ -72,6 +73,7 @@ class Programs:
         max_compiles: int | None,
         eager: bool,
         engines: tuple[str, ...] = (),
+        around: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None,
     ) -> None:
         self.hits = 0
         self.evictions = 0
@@ -80,6 +82,7 @@ class Programs:
         self._max_compiles = max_compiles
         self._eager = eager
         self._engines = engines
+        self._around = around
         self._kept: dict[Hashable, tuple[Compiled, ...]] = {}
         self._described: dict[Hashable, dict[str, str]] = {}
         self._traces: list[TraceRecord] = []
@@ -167,8 +170,9 @@ class Programs:
             traces.append(running_trace(self._name))
             with substituted(traces[0], self._function, call.receiver, before.found) as (function, substitution):
                 substitution.effects.arguments(self._function, args, kwargs)
+                called = function if self._around is None else self._around(function)
                 try:
-                    return function(*args, **kwargs)
+                    return called(*args, **kwargs)
                 finally:
                     places.update(substitution.places)
 

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from tenferro.tracer.dims import Extent, leaf
+from tenferro.tracer.dims import Extent, leaf, mul
 from tenferro.tracer.errors import DtypeError, ShapeError
 from tenferro.tracer.program import ArrayType
 from tests.values import DTYPES, corners, filled, of_kinds, pairs, uniform
@@ -492,6 +492,58 @@ def _numpy_call() -> Row:
     return Row(tuple(samples), sized, bad, "bits")
 
 
+def _collective(
+    name: str, kinds: str, params: Mapping[str, Any], agreement: Agreement, bad: BadCall, multiple: int = 1
+) -> Row:
+    """Operands of three engines; sizes along the first axis are multiples."""
+    params = {"places": ("cpu:0", "cpu:1", "cpu:2"), **params}
+
+    def operands(shape: tuple[int, ...], dtype: str, seed: int) -> tuple[Array, ...]:
+        return tuple(filled(shape, dtype, seed + k) for k in range(3))
+
+    samples = [
+        Sample(operands(shape, dtype, 1), params)
+        for dtype in of_kinds(kinds)
+        for shape in ((multiple,), (0,), (3 * multiple, 2), (multiple, 0))
+    ]
+    sized = Sized((("float32",) * 3, ("int16",) * 3), lambda n, m: ((mul(n, multiple), m),) * 3, lambda n, m: params)
+    return Row(tuple(samples), sized, bad, agreement)
+
+
+def _bad_collective(text: str, error: type[Exception] = ShapeError, dtype: str = "float32", **params: Any) -> BadCall:
+    types = (_type(dtype, 3), _type(dtype, 3), _type(dtype, 4 if "operands" in text else 3))
+    return BadCall(types, {"places": ("cpu:0", "cpu:1", "cpu:2"), **params}, error, text)
+
+
+_COLLECTIVES: dict[str, Row] = {
+    "all_reduce": _collective(
+        "all_reduce", "iufc", {"reduction": "sum"}, "bits",
+        _bad_collective("all_reduce: max of dtype complex64; no rule for it", DtypeError, "complex64", reduction="max"),
+    ),
+    "all_gather": _collective(
+        "all_gather", "biufc", {"axis": 0, "tiled": True}, "bits",
+        _bad_collective("all_gather: axis 1 for rank 1; it must be in [0, 1)", axis=1, tiled=True),
+    ),
+    "reduce_scatter": _collective(
+        "reduce_scatter", "iufc", {"reduction": "sum", "axis": 0, "tiled": True}, "bits",
+        _bad_collective(
+            "reduce_scatter: operands ['float32(3,)', 'float32(3,)', 'float32(4,)']; 3 of one type are needed here",
+            reduction="sum", axis=0, tiled=True,
+        ), 3,
+    ),
+    "broadcast": _collective(
+        "broadcast", "biufc", {"root": 1}, "bits",
+        _bad_collective("broadcast: root 3 of 3 places; it must be in [0, 3)", root=3),
+    ),
+    "permute": _collective(
+        "permute", "biufc", {"pairs": ((0, 1), (2, 0))}, "bits",
+        _bad_collective(
+            "permute: sources [0, 0] of 3 places; each must be in [0, 3), and once", pairs=((0, 1), (0, 2))
+        ),
+    ),
+}  # fmt: skip
+
+
 SAMPLES: dict[str, Row] = {
     **{name: pointwise(name, 2, "biufc", "bits") for name in ("add", "equal", "not_equal", "less", "less_equal")},
     "subtract": pointwise("subtract", 2, "iufc", "bits"),
@@ -538,4 +590,5 @@ SAMPLES: dict[str, Row] = {
     "scatter": _scatter(),
     "mask_update": _mask_update(),
     "numpy_call": _numpy_call(),
+    **_COLLECTIVES,
 }

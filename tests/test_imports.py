@@ -15,6 +15,7 @@ LAYERS = ("tracer", "lowering", "engines", "tenferro")  # from the bottom up
 OUTSIDE = {"tracer": {"numpy"}, "lowering": {"numpy"}, "engines": {"numpy", "llvmlite"}, "tenferro": {"numpy"}}
 LLVMLITE_FILE = "engines/cpu/toolchain.py"
 CUPY_FILE = "engines/cuda/cupy_device.py"
+MPI_FILE = "tenferro/mpi.py"
 HOOKS = {
     ("tracer/api/methods.py", "tenferro.numpy"): "the array API asks an array for its namespace, which lies at the top",
     ("tenferro/__init__.py", "unknown"): "tenferro.numpy and tenferro.runtime are loaded when they are first named",
@@ -88,6 +89,9 @@ def faults(text: str, module: str, is_package: bool, path: str) -> list[str]:
                 found.append(f"{where}, which lies above it")
         elif top in ("tracer", "lowering", "engines"):
             found.append(f"{where}: a second copy of tenferro.{item.module}")
+        elif top == "mpi4py":
+            if path != MPI_FILE or not item.in_function:
+                found.append(f"{where}; only a function of {MPI_FILE} may, so that it loads with the first mesh of ranks")
         elif top == "llvmlite":
             if path != LLVMLITE_FILE or not item.in_function:
                 found.append(f"{where}; only a function of {LLVMLITE_FILE} may, so that it loads at the first compile")
@@ -171,6 +175,7 @@ def test_a_circle_is_found():
         ("tracer/a.py", "importlib.import_module(name)", "unknown"),
         ("tracer/a.py", "import scipy.special", "from outside"),
         ("tenferro/a.py", "import tracer.dims", "second copy"),
+        ("tenferro/mpi.py", "from mpi4py import MPI", "first mesh of ranks"),
         ("engines/cpu/toolchain.py", "import llvmlite.binding", "first compile"),
         ("engines/cuda/cupy_device.py", "import cupy", "a GPU is asked for"),
         ("engines/cuda/engine.py", "def f():\n    import cupy", "a GPU is asked for"),

@@ -17,7 +17,18 @@ import numpy as np
 import tenferro.tracer.api.registry  # noqa: F401 (fills API)
 from tenferro.tracer.api.record import API
 from tenferro.tracer.errors import TenferroError
-from tenferro.tracer.op import Contraction, Indexed, Library, Op, Pointwise, Reduction, Update, View
+from tenferro.tracer.op import (
+    Collective,
+    Contraction,
+    Extension,
+    Indexed,
+    Library,
+    Op,
+    Pointwise,
+    Reduction,
+    Update,
+    View,
+)
 from tenferro.tracer.ops import OPS
 from tenferro.tracer.program import ArrayType, Params
 
@@ -102,6 +113,10 @@ def lowered_to(op: Op) -> str:
             return "matrix product"
         case Library(runtime_extents=extents):
             return "seam; the result's size is known when it has run" if extents else "seam"
+        case Collective():
+            return "a node of its own, where engines meet"
+        case Extension():
+            return "what its family's module brings"
         case _:
             assert_never(op.form)
 

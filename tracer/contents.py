@@ -95,6 +95,8 @@ class Evaluation:
 
     def _needed(self, operand: Value) -> dict[int, Operation | None] | None:
         """What is yet to be computed: operations, and None for inputs; None as a whole where an argument is met."""
+        if self._trace.spread is not None and self._trace.spread.differs(operand):
+            return None
         found: dict[int, Operation | None] = {}
         waiting = [operand.id]
         while waiting:

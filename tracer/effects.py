@@ -105,8 +105,13 @@ class Effects:
             self._value(value, f"argument {name}", 0)
 
     def function(self, function: FunctionType) -> None:
-        """Watch what a function's own code reads and assigns: cells, globals, defaults, its attributes."""
+        """Watch what a function's own code reads and assigns: cells, globals, defaults, its attributes. A function of
+        this package, of Python or NumPy is not the user's, but what it holds may be."""
         if id(function) in self._functions:
+            return
+        if is_foreign(function.__module__ or ""):
+            for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+                self._value(_cell(cell), name, 0)
             return
         self._functions[id(function)] = function
         names, stored = names_of(function.__code__)

@@ -176,7 +176,9 @@ class _Outputs:
         else:
             group = self._groups.setdefault(id(cell), len(self._groups))
             self._own(cell, group)
-        self._operands.append(x.read())
+        value = x.read()
+        self._trace.check_whole([value])
+        self._operands.append(value)
         self._aliases.append(group)
         return len(self._operands) - 1
 

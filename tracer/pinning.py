@@ -20,6 +20,8 @@ MAX_OPERATIONS = 64  # scalar formulas are short; a longer chain is a computatio
 
 def pinned_value(trace: Trace, operand: Operand) -> Any:
     """The number, or None where an array takes part."""
+    if trace.spread is not None and trace.spread.differs(operand):
+        return None
     needed = _operations(trace, operand)
     if needed is None:
         return None

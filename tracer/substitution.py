@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from tenferro.tracer.attribute_hooks import hooked
-from tenferro.tracer.captures import names_of
+from tenferro.tracer.captures import is_foreign, names_of
 from tenferro.tracer.effects import Effects
 from tenferro.tracer.places import Found, Place, read
 from tenferro.tracer.trace import Trace, is_supported, is_tenferro_array
@@ -268,6 +268,8 @@ class Substitution:
         yield from function.__defaults__ or ()
         yield from (function.__kwdefaults__ or {}).values()
         package = _package(function.__module__)
+        if is_foreign(function.__module__ or ""):
+            return
         for name in names:
             value = function.__globals__.get(name)
             if name in stored or isinstance(value, ModuleType | type):

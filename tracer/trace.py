@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Hashable, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import Any, Literal as OneOf
+from typing import TYPE_CHECKING, Any, Literal as OneOf
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from tenferro.tracer.lines import SourceLine, at, user_line
 from tenferro.tracer.numbering import ValueNumbers
 from tenferro.tracer.op import Op
 from tenferro.tracer.program import ArrayType, Operand, Operation, Params, ProgramInput, ShapeGuard, Value
+
+if TYPE_CHECKING:
+    from tenferro.tracer.spread import Spread
 
 Relation = OneOf["==", "<", "<="]
 NO_PARAMS = Params()
@@ -98,6 +101,8 @@ class Trace:
         self.unified: dict[Leaf, Extent] = {}
         self.line: SourceLine | None = None
         self.place = ""  # the engine that operations are put on now
+        self.spread: Spread | None = None  # while operations are recorded once for each engine of a mesh
+        self.partial: set[int] = set()  # ids of values that were one engine's alone, of spreads that are over
         self._makers: list[int] = []  # of each value after the inputs, the number of its operation
         self.writing: SourceLine | None = None  # the line of a write that is stored later than it was made
         self._bounds = Bounds()
@@ -171,14 +176,33 @@ class Trace:
             types = op.infer([i.type for i in inputs], params)
         except TenferroError as error:
             raise type(error)(f"{error}{at(line)}") from None
+        if line is not None:
+            self._count(line)
+        if self.spread is not None:
+            return self.spread.record(op, inputs, params, types)
+        if self.partial:
+            self.check_whole(inputs)
+        return self.append(op, inputs, params, types, self.place)
+
+    def append(
+        self, op: Op, inputs: tuple[Operand, ...], params: Params, types: Sequence[ArrayType], place: str
+    ) -> tuple[Value, ...]:
+        """Record an operation whose results have been typed, on an engine, with the line of the last ``emit``."""
         first = self._next
         self._next = first + len(types)
         outputs = tuple(Value(first + k, t) for k, t in enumerate(types))
         self._makers += [len(self.operations)] * len(types)
-        self.operations.append(Operation(op, inputs, params, outputs, line, self.place))
-        if line is not None:
-            self._count(line)
+        self.operations.append(Operation(op, inputs, params, outputs, self.line, place))
         return outputs
+
+    def check_whole(self, operands: Sequence[Operand]) -> None:
+        """Refuse what a function under ``shard_map`` stored instead of returning it: it differs between engines."""
+        for x in operands:
+            if isinstance(x, Value) and x.id in self.partial:
+                raise LeakError(
+                    f"traced value {x.type}: one engine's part, used outside the function under shard_map that made "
+                    f"it; return it from there{at(user_line())}"
+                )
 
     def producer(self, number: int) -> Operation | None:
         """The operation that made the value of this id; None for an input."""
@@ -199,7 +223,8 @@ class Trace:
     def runtime_extent(self, mask: Operand) -> DimExpr:
         """The number of elements under a mask: axis 0 of the operation that is recorded next, or of the one that
         selected by the same mask before."""
-        key = self._numbers.key(self.operations, mask)
+        masks = (mask,) if self.spread is None else self.spread.operands(mask)
+        key = tuple([self._numbers.key(self.operations, m) for m in masks])
         known = self._runtime_extents.get(key)
         if known is None:
             known = self._runtime_extents[key] = leaf("runtime", len(self.operations), 0)

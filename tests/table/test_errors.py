@@ -18,6 +18,12 @@ I3, B3, C3 = np.arange(3), np.ones(3, bool), np.ones(3, complex)
 
 Bad = tuple[Callable[..., Any], tuple[Any, ...], type[Exception], str]
 
+
+def _on_one(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Under ``shard_map`` on a mesh of one engine."""
+    return tn.shard_map(function, tn.Mesh(tn.list_engines()[:1], "i"), tn.P("i"), tn.P("i"))
+
+
 # Each lambda stands on one line: that line is the user's line that the error must name.
 BAD_CALLS: dict[str, Bad] = {
     "add": (lambda x, y: x + y, (A3, A4), ValueError, r"^add: .*\(3,\).*\(4,\)"),
@@ -72,6 +78,31 @@ BAD_CALLS: dict[str, Bad] = {
     "matmul": (lambda x, y: x @ y, (M23, A4), ValueError, r"^matmul: .*\(2, 3\).*\(4,\)"),
     "mask_select": (lambda x, y: x[y > 0], (A3, A4), IndexError, r"^getitem: mask of size 4 for axis 0 of size 3"),
     "cumsum": (lambda x: np.cumsum(x, axis=1), (A3,), IndexError, r"^cumsum: axis 1"),
+    "all_reduce": (lambda x: _on_one(lambda v: tn.psum(v > 0, "i"))(x), (A3,), TypeError, r"^psum: .*bool"),
+    "all_gather": (
+        lambda x: _on_one(lambda v: tn.all_gather(v, "i", axis=3))(x),
+        (A3,),
+        IndexError,
+        r"^all_gather: axis 3",
+    ),
+    "reduce_scatter": (
+        lambda x: _on_one(lambda v: tn.psum_scatter(v, "i"))(x),
+        (A3,),
+        ValueError,
+        r"^psum_scatter: axis 0",
+    ),
+    "broadcast": (
+        lambda x: _on_one(lambda v: tn.pbroadcast(v, "i", 1))(x),
+        (A3,),
+        ValueError,
+        r"^pbroadcast: source 1",
+    ),
+    "permute": (
+        lambda x: _on_one(lambda v: tn.ppermute(v, "i", [(0, 1)]))(x),
+        (A3,),
+        ValueError,
+        r"^ppermute: .*\[1\]",
+    ),
 }
 WITHOUT = {
     "copy", "absolute", "conjugate", "real", "imag", "exp", "log", "sin", "cos", "tanh", "sqrt", "rint", "iota",

@@ -1,17 +1,17 @@
 """The table of ops: every row, by name.
 
 Families stand side by side: ``pointwise``, ``rounding``, ``elementary``, ``reductions``, ``layout`` (views, windows,
-index arrays, updates) and ``library`` (matrix products and NumPy calls at seams).
+index arrays, updates), ``library`` (matrix products and NumPy calls at seams) and ``collectives`` (where engines meet).
 """
 
 from __future__ import annotations
 
 from tenferro.tracer.op import Op
-from tenferro.tracer.ops import elementary, layout, library, pointwise, reductions, rounding
+from tenferro.tracer.ops import collectives, elementary, layout, library, pointwise, reductions, rounding
 
 OPS: dict[str, Op] = {
     row.name: row
-    for family in (pointwise, rounding, elementary, reductions, layout, library)
+    for family in (pointwise, rounding, elementary, reductions, layout, library, collectives)
     for row in vars(family).values()
     if isinstance(row, Op)
 }
