@@ -68,11 +68,11 @@ class ShimStream(Stream):
         self.done = 0
         self._eager = eager
         self._queue: list[Callable[[], None]] = []
-        self._failure: DeviceError | None = None
+        self._failure = ""
 
     def submit(self, work: Callable[[], None]) -> None:
-        if self._failure is not None:
-            raise self._failure
+        if self._failure:
+            raise DeviceError(self._failure)
         self._queue.append(work)
         if self._eager:
             self.synchronize()
@@ -82,13 +82,17 @@ class ShimStream(Stream):
             while self.done < position:
                 work = self._queue.pop(0)
                 self.done += 1
-                if self._failure is None:
+                if not self._failure:
                     try:
                         work()
                     except DeviceError as failure:  # a device is lost from its first failure on
-                        self._failure = failure
-        if self._failure is not None:
-            raise self._failure
+                        self._failure = str(failure)
+        if self._failure:
+            raise DeviceError(self._failure)
+
+    @property
+    def failed(self) -> bool:
+        return bool(self._failure)
 
     def record(self) -> Event:
         return ShimEvent(self, self.done + len(self._queue))
@@ -158,7 +162,8 @@ class ShimDevice(Device):
 
     def release(self, size: int, buffer: Array) -> None:
         with self._lock:
-            self._submit(self._stream, lambda: self._check(size, buffer))
+            if not self._stream.failed:
+                self._submit(self._stream, lambda: self._check(size, buffer))
             wanted = buffer.size - ALIGNMENT
             self._used -= wanted
             self._kept.setdefault(wanted, []).append(buffer)

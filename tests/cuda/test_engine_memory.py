@@ -1,0 +1,179 @@
+"""Memory and failures of the CUDA engine: temporaries share an arena, limits, what a failure leaves."""
+
+from __future__ import annotations
+
+import gc
+import random
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import tenferro as tn
+from tenferro.engines.cuda.arena import Arena
+from tenferro.engines.cuda.arrays import DeviceArray
+from tenferro.engines.cuda.device import ALIGNMENT
+from tenferro.engines.cuda.engine import CudaEngine
+from tenferro.engines.errors import BrokenEngineError, EngineFailure
+from tenferro.lowering import lower
+from tenferro.tracer.config import config
+from tenferro.tracer.errors import LoweringError, MemoryLimitError
+from tests.cuda.engine_cases import X, Y, softmax
+from tests.cuda.shim.compile import missing
+from tests.cuda.shim_device import ShimDevice, shim_engine
+
+pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "-")
+
+
+@pytest.fixture
+def cuda() -> Iterator[CudaEngine]:
+    """``cuda:0`` in the default runtime."""
+    engine = shim_engine()
+    tn.default_runtime().reconfigure(lambda c: c.register_engine(engine))
+    yield engine
+    tn.default_runtime().reconfigure(lambda c: c.remove_engine("cuda:0"))
+
+
+def device(engine: CudaEngine) -> ShimDevice:
+    assert isinstance(engine.device, ShimDevice)
+    return engine.device
+
+
+def test_an_arena_hands_out_what_nobody_has():
+    choose = random.Random(3)
+    arena, live = Arena(), {}
+    for step in range(2000):
+        if live and choose.random() < 0.5:
+            offset = choose.choice(list(live))
+            arena.free(offset, live.pop(offset))
+        else:
+            size = choose.randrange(1, 5000)
+            offset = arena.allocate(size)
+            assert offset % ALIGNMENT == 0 and offset + size <= arena.size
+            assert all(offset + size <= o or o + n <= offset for o, n in live.items())
+            live[offset] = size
+    for offset, size in live.items():
+        arena.free(offset, size)
+    before = arena.size
+    assert arena.allocate(before) == 0 and arena.size == before  # one hole is left
+
+
+def test_temporaries_share_memory_after_their_last_use(cuda: CudaEngine):
+    def passes(x):
+        for _ in range(8):
+            x = (x - x.mean(axis=0)).T @ (x - x.mean(axis=1, keepdims=True))
+        return x
+
+    square = X[:, :6].copy()
+    plan = tn.jit(passes).lower(square).plan
+    unit = cuda.compile(plan)
+    unit.run([cuda.receive(square)])
+    (bound,) = unit._bound.values()
+    assert bound.arena <= 8 * 512  # 8 passes of three matrices and two vectors each, of 256 or 512 bytes
+
+
+def test_a_view_of_an_input_shares_its_memory_and_keeps_it(cuda: CudaEngine):
+    plan = lower(tn.jit(lambda x: x.T[1:]).trace(X), config())
+    given = cuda.receive(X)
+    (out,) = cuda.compile(plan).run([given]).outputs
+    assert isinstance(out, DeviceArray) and out.memory is given.memory
+    del given
+    gc.collect()
+    cuda.receive(Y)  # would take the memory
+    np.testing.assert_array_equal(out.numpy(), X.T[1:])
+    del out
+    gc.collect()
+    assert device(cuda).pool().used == 0
+
+
+def test_results_stay_on_the_device_until_they_are_fetched(cuda: CudaEngine):
+    plan = lower(tn.jit(softmax).trace(X), config())
+    unit = cuda.compile(plan)
+    x = cuda.receive(X)
+    (out,) = unit.run([x]).outputs
+    assert (
+        device(cuda).copied["down"] == 0 and not device(cuda).stream().record().is_done
+    )  # nothing has been waited for
+    (twice,) = unit.run([out]).outputs
+    np.testing.assert_array_equal(twice.numpy(), tn.jit(lambda x: softmax(softmax(x)))(X))
+    assert device(cuda).copied["down"] == X.nbytes
+    interface = twice.__cuda_array_interface__
+    assert interface["shape"] == X.shape and interface["typestr"] == "<f8" and interface["version"] == 3
+    assert repr(twice) == "<DeviceArray float64[6, 70] on cuda:0>"
+
+
+def test_a_limit_is_kept_and_told(cuda: CudaEngine):
+    cuda.device.limit(1 << 20)
+    f = tn.jit(lambda x: x + 1, engine="cuda:0")
+    assert f(np.zeros(1000)).sum() == 1000
+    with pytest.raises(
+        MemoryLimitError, match=r"bytes of device memory cannot be had.*cuda:0, where 1,048,576 are all"
+    ):
+        f(np.zeros(1 << 18))
+    gc.collect()
+    assert f(np.zeros(2000)).sum() == 2000  # what was kept for reuse made room
+    gc.collect()
+    assert device(cuda).pool().used == 0 and not cuda.broken
+
+
+def test_dead_memory_is_reused_and_can_be_given_back(cuda: CudaEngine):
+    f = tn.jit(softmax, engine="cuda:0")
+    f(X)
+    held = device(cuda).pool().held
+    for _ in range(5):
+        f(X)
+    assert device(cuda).pool().held == held > 0
+    cuda.device.trim()
+    gc.collect()
+    assert device(cuda).pool().held == 0
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_failed_launch_breaks_the_engine_and_no_other(late: bool, cuda: CudaEngine):
+    f = tn.jit(softmax, engine="cuda:0")
+    wanted = f(X)
+    device(cuda).fail, device(cuda).fail_late = "an illegal address", late
+    with pytest.raises(BrokenEngineError, match="cuda:0.*an illegal address"):
+        f(X)
+    assert "an illegal address" in cuda.broken
+    with pytest.raises(BrokenEngineError, match="cuda:0.*make another"):
+        f(X)
+    assert tn.default_runtime().engine("cpu:0").broken == ""
+    np.testing.assert_array_equal(tn.jit(softmax)(X), wanted)
+    other = shim_engine()
+    tn.default_runtime().reconfigure(lambda c: (c.remove_engine("cuda:0"), c.register_engine(other)))
+    np.testing.assert_array_equal(f(X), wanted)
+
+
+def test_failures_outside_runs_are_told_too(cuda: CudaEngine):
+    unit = cuda.compile(lower(tn.jit(softmax).trace(X), config()))
+    device(cuda).fail, device(cuda).fail_late = "power failure", True
+    (out,) = unit.run([cuda.receive(X)]).outputs
+    with pytest.raises(EngineFailure, match="power failure"):
+        cuda.synchronize()
+    with pytest.raises(EngineFailure, match="power failure"):
+        out.numpy()
+
+
+def test_a_call_that_the_engine_has_not_is_refused(cuda: CudaEngine):
+    unit = cuda.compile(lower(tn.jit(lambda x: np.sort(x)).trace(X), config()))
+    with pytest.raises(LoweringError, match="which a CUDA engine does not run.*test_engine_memory.py"):
+        unit.run([cuda.receive(X)])
+
+
+def test_kernels_with_too_many_words_read_them_from_memory(cuda: CudaEngine):
+    arrays = [np.random.default_rng(k).standard_normal((3,) * 5)[:2, :2, :2, :2, :2] for k in range(100)]
+
+    def total(*xs):
+        found = xs[0]
+        for x in xs[1:]:
+            found = found * 0.5 + x
+        return found
+
+    unit = cuda.compile(lower(tn.jit(total).trace(*arrays), config()))
+    made = [cuda.receive(a.base) for a in arrays]
+    views = [DeviceArray(cuda, m.memory, 0, a.shape, a.strides, a.dtype) for m, a in zip(made, arrays, strict=True)]
+    (out,) = unit.run(views).outputs
+    (bound,) = unit._bound.values()
+    assert not any(k.text.by_value for k in bound.kernels)
+    np.testing.assert_array_equal(out.numpy(), tn.jit(total)(*arrays))
