@@ -4,12 +4,13 @@ The order is a function of the accumulator's dtype and of the number n of reduce
 logical order. Layout, batch extents, fusion, vector width, threads and schedule never enter.
 
 1. Elements are cut into chunks of ``CHUNK_STEPS * lanes`` elements; the last one may be shorter.
-2. In a chunk, element e goes to lane ``e % lanes``; a lane starts from the identity and adds its elements in order.
+2. In a chunk, element e goes to lane ``e % lanes``; a lane starts from +0.0 and adds its elements in order.
 3. The lanes are halved: lane j takes lane j + h, for h = lanes/2, …, 1. Lane 0 is the chunk's result.
 4. The chunks' results are reduced by the same rule, until one is left.
 
-``sum`` starts from −0.0, the one exact identity of IEEE addition; the sum of no elements is +0.0. ``max``, ``min``,
-``argmax``, ``argmin`` and integer sums are exact in any order, so engines may combine them as they like.
+Since lanes start from +0.0, as NumPy's sums do, no sum is −0.0: not of no elements, nor of zeros of that sign alone.
+``max``, ``min``, ``argmax``, ``argmin`` and integer sums are exact in any order, so engines may combine them as they
+like.
 
 ``moments`` (the sum of squared deviations): per chunk the mean is the tree's sum over the count, the squared deviations
 from it are summed along the tree; chunks are then combined in order, in float64, by Chan, Golub and LeVeque (1979):
@@ -51,7 +52,7 @@ def _halve(acc: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def _chunk_sum(part: np.ndarray[Any, Any], width: int) -> np.ndarray[Any, Any]:
-    acc = np.full((*part.shape[:-1], width), -0.0, part.dtype)
+    acc = np.zeros((*part.shape[:-1], width), part.dtype)
     for start in range(0, part.shape[-1], width):
         step = part[..., start : start + width]
         acc[..., : step.shape[-1]] += step

@@ -71,8 +71,7 @@ class Accumulators:
     def _identity(self) -> list[Vec]:
         b = self.builder
         if self.kind in ("sum", "moments"):
-            zero = -0.0 if self.dtype.kind in "fc" else 0
-            return [b.const(zero, d) for d in self.rows.dtypes]
+            return [b.const(0, d) for d in self.rows.dtypes]
         values = parts_of(scalar.constant(b, extreme_identity(self.kind, self.dtype), self.dtype))
         return [*values, b.const(-1, INT64)] if self.kind in ("argmax", "argmin") else values
 
@@ -189,7 +188,7 @@ class Accumulators:
         level."""
         tile, b, cell = self.tile, self.builder, self.tile.cells[self.r]
         if self.is_tree:
-            # One chunk is its own result: −0.0 + x = x, so the level changes nothing.
+            # One chunk is its own result: no sum is −0.0, so that 0.0 + x = x and the level changes nothing.
             self.clear()
 
             def one(c: str, v: str, left: str) -> None:

@@ -84,7 +84,7 @@ class Accumulator:
 
     def _initial(self, position: int) -> float:
         if self.kind == "sum":
-            return -0.0 if self.dtype.kind in "fc" else 0
+            return 0
         identity = extreme_identity(self.kind, self.dtype)
         if self.dtype.kind == "c":
             return identity.real
@@ -115,7 +115,7 @@ class Accumulator:
     def _add(self, acc: str, value: Vec, active: str) -> str:
         b, code = self.builder, self.code
         dtype = value.dtype
-        zero = b.const(-0.0 if dtype.kind == "f" else 0, dtype)
+        zero = b.const(-0.0 if dtype.kind == "f" else 0, dtype)  # adds nothing, whatever the lane holds
         x = b.select(Vec(active, BOOL), value, zero).text
         width = tree_lanes(dtype) if dtype.kind == "f" else b.lanes
         element = elements.memory_type(dtype)
@@ -210,19 +210,13 @@ class Chunks:
             return self._moments(dtype, places, count, length, chunk)
         part = elements.component(dtype)
         if is_float_sum(node.kind, dtype):
-            sums = [Vec(self._tree(part, p, count), part) for p in places]
-            total = [self._nothing(length, s) for s in sums]
+            total = [Vec(self._tree(part, p, count), part) for p in places]
             return Complex(*total) if dtype.kind == "c" else total[0]
         kinds = [dtype, INT64] if node.kind in ("argmax", "argmin") else [part] * len(places)
         final = self._in_order(node.kind, dtype, list(zip(places, kinds, strict=True)), count)
         if node.kind in ("argmax", "argmin"):
             return final[1]
         return Complex(*final) if dtype.kind == "c" else final[0]
-
-    def _nothing(self, length: str, total: Vec) -> Vec:
-        """The sum of no elements is +0.0, though the tree starts from −0.0."""
-        empty = Vec(self.code.compare("eq", length, 0), BOOL)
-        return self.builder.select(empty, self.builder.const(0.0, total.dtype), total)
 
     def _in_order(
         self, kind: str, dtype: np.dtype[Any], places: Sequence[tuple[str, np.dtype[Any]]], count: str
@@ -274,7 +268,8 @@ class Chunks:
 
         start = [("double", read(0, 0).text), ("double", read(1, 0).text)]
         spread = Vec(code.loop(1, count, 1, start, body)[1], F64)
-        spread = self._nothing(length, spread)
+        empty = Vec(code.compare("eq", length, 0), BOOL)
+        spread = b.select(empty, b.const(0.0, F64), spread)
         return spread if dtype == F64 else b.convert(spread, dtype)
 
 
@@ -285,7 +280,7 @@ def _tree_function(name: str, dtype: np.dtype[Any]) -> str:
     code = Code()
     lanes = code.alloca(width * dtype.itemsize)
     builder = CodeBuilder(ModuleText(), 1, False, code)
-    zero = builder.const(-0.0, dtype).text
+    zero = builder.const(0.0, dtype).text
 
     def lane(index: str | int) -> str:
         return code.at(lanes, code.mul(index, dtype.itemsize))

@@ -100,7 +100,7 @@ class Reduction:
     def _identity(self) -> list[Val]:
         b = self.body.builder
         if self.kind in ("sum", "moments"):
-            return [b.const(-0.0 if d.kind == "f" else 0, d) for d in self.dtypes]
+            return [b.const(0, d) for d in self.dtypes]
         found = parts_of(scalar.constant(b, extreme_identity(self.kind, self.dtype), self.dtype))
         return [*found, b.const(-1, I64)] if self.kind in ("argmax", "argmin") else found
 
@@ -221,10 +221,6 @@ class Reduction:
             return final[1]
         if self.kind == "moments":
             final = [b.convert(final[1], self.dtype)]
-        if self.is_tree:
-            # The sum of no elements is +0.0, though the tree starts from −0.0.
-            empty = b.eq(Val(self.body.at(LENGTH), I64), b.const(0, I64))
-            final = [b.select(empty, b.const(0.0, v.dtype), v) for v in final]
         return whole(self.dtype, final)
 
     # Words in memory, between the kernels of the split schedule.

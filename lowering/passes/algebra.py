@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tenferro.lowering.passes.rewrite import Rewriter, pinned
+from tenferro.tracer.build import literal
 from tenferro.tracer.op import Op, Reduction
 from tenferro.tracer.ops import layout, pointwise, reductions
 from tenferro.tracer.program import Literal, Operand, Operation, SemanticProgram, Value
@@ -168,10 +169,14 @@ def _real_only(rewriter: Rewriter, operation: Operation, inputs: tuple[Operand, 
 
 
 def _reduction(rewriter: Rewriter, operation: Operation, inputs: tuple[Operand, ...]) -> Operand | None:
-    """Over no axes."""
-    form = operation.op.form
+    """Over no axes; a sum starts from 0.0, which a −0.0 does not survive."""
+    form, (x,) = operation.op.form, inputs
     assert isinstance(form, Reduction)
-    return inputs[0] if not operation.params["axes"] and form.kind in ("sum", "max", "min") else None
+    if operation.params["axes"] or form.kind not in ("sum", "max", "min"):
+        return None
+    if form.kind == "sum" and x.type.dtype.kind in "fc":
+        return rewriter.emit(pointwise.add, (x, literal(0, x.type.dtype)), operation.line)
+    return x
 
 
 def _update(rewriter: Rewriter, operation: Operation, inputs: tuple[Operand, ...]) -> Operand | None:

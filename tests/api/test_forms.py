@@ -211,3 +211,20 @@ def test_sizes_that_are_arguments(n: int) -> None:
 def test_the_line_of_a_size_is_told() -> None:
     with pytest.raises(MemoryLimitError, match=r"zeros: Unable to allocate .*\(at .*test_forms\.py:\d+\)$"):
         tn.jit(lambda x: x + np.zeros(10**13)[:3])(X)
+
+
+SUMS: list[Callable[[Any], Any]] = [
+    np.sum, lambda x: x.reshape(1, -1).sum(0), lambda x: x.reshape(1, -1).sum(1), lambda x: x.reshape(-1, 1).sum(0),
+    lambda x: x.reshape(-1, 1).sum(1), lambda x: np.sum(x, axis=()), lambda x: x.sum(keepdims=True),
+    lambda x: (x * 1).sum(), lambda x: np.dot(x, x), lambda x: np.stack([x] * 3).sum(0),
+    lambda x: np.stack([x] * 3).sum(1), lambda x: np.sum(x, where=x == 0), lambda x: np.sum(x, where=x != 0),
+    np.count_nonzero, lambda x: np.mean(x) if len(x) else x,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "c16"])
+@pytest.mark.parametrize("size", [0, 1, 33, 5000])
+def test_sums_of_negative_zeros_are_positive(size: int, dtype: str) -> None:
+    x = -np.zeros(size, dtype)
+    assert np.signbit(x.real).all()
+    agrees(lambda x: tuple(total(x) for total in SUMS), x)
