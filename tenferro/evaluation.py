@@ -28,7 +28,8 @@ class Evaluator(Protocol):
         """``__array_function__`` of an array."""
 
     def jitted(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """``tn.jit(function)``."""
+        """A function of tenferro's own on arrays, jitted: it reads nothing from outside, and its line is its
+        caller's."""
 
     def set_item(self, array: Array, key: Any, value: Any) -> None:
         """``array[key] = value``."""

@@ -126,10 +126,19 @@ class Params(Mapping[str, Any]):
         return hash(self._items)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Params) and self._items == other._items
+        return isinstance(other, Params) and _is_same(self._items, other._items)
 
     def __str__(self) -> str:
         return ", ".join(f"{k}={_param_text(v)}" for k, v in self._items)
+
+
+def _is_same(a: Any, b: Any) -> bool:
+    """Equal, and the same in a program: 1, 1.0 and True are three values, and so are 0.0 and −0.0."""
+    if type(a) is not type(b):
+        return False
+    if type(a) is tuple:
+        return len(a) == len(b) and all(map(_is_same, a, b))
+    return repr(a) == repr(b) if type(a) is float or type(a) is complex else bool(a == b)
 
 
 def _param_text(value: object) -> str:
@@ -230,11 +239,7 @@ class SemanticProgram:
 
 def _same_line_free(a: Operation, b: Operation) -> bool:
     return (
-        a.op is b.op
-        and a.inputs == b.inputs
-        and a.params == b.params
-        and a.outputs == b.outputs
-        and a.place == b.place
+        a.op is b.op and a.inputs == b.inputs and a.params == b.params and a.outputs == b.outputs and a.place == b.place
     )
 
 

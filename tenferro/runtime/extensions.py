@@ -19,6 +19,8 @@ from tenferro.evaluation import evaluator
 from tenferro.lowering.plan import CallStep, Plan
 from tenferro.runtime.identity import checked_family, checked_name
 from tenferro.tracer.dim import Dim, as_extent
+from tenferro.tracer.exact import static_key
+from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.op import Extension, Op
 from tenferro.tracer.program import ArrayType, Params
 from tenferro.tracer.trace import current_trace
@@ -81,7 +83,7 @@ class Family:
     reference: Callable[..., Any]
     ordered: bool = False
     op: Op = field(init=False, repr=False, compare=False)
-    _jitted: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _jitted: FamilyCache = field(default_factory=FamilyCache, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         checked_family(self.name)
@@ -89,19 +91,34 @@ class Family:
 
     def __call__(self, *arrays: Any, **params: Hashable) -> Any:
         """The operation on arrays; sizes of a traced function may be parameters."""
+        settings = {k: self._setting(k, v) for k, v in params.items()}
         trace = current_trace()
         if trace is None:
-            return self._eager(tuple(sorted(params.items())))(*arrays)
-        settings = {k: as_extent(v) if isinstance(v, Dim) else v for k, v in params.items()}
+            return self._eager(settings)(*arrays)
         values = trace.emit(self.op, [operand(trace, x, self.name)[0] for x in arrays], **settings)
         made = [fresh(trace, v, scalar=False) for v in values]
         return made[0] if len(made) == 1 else tuple(made)
 
-    def _eager(self, params: tuple[tuple[str, Hashable], ...]) -> Any:
-        found = self._jitted.get(params)
-        if found is None:
-            found = self._jitted.setdefault(params, evaluator().jitted(partial(self, **dict(params))))
-        return found
+    def _eager(self, settings: Mapping[str, Hashable]) -> Any:
+        key = tuple([(k, static_key(v)) for k, v in sorted(settings.items())])
+
+        def make() -> Any:
+            return evaluator().jitted(lambda *arrays: self(*arrays, **settings))
+
+        return self._jitted.get(key, make)
+
+    def _setting(self, name: str, value: Any) -> Any:
+        """A parameter as programs have it: sizes as expressions. TypeError for what is not hashable."""
+        if isinstance(value, Dim):
+            return as_extent(value)
+        if isinstance(value, tuple):
+            return tuple(self._setting(name, v) for v in value)
+        try:
+            hash(value)
+        except TypeError:
+            text = f"{self.name}: {name} is a {type(value).__name__}; a hashable value is needed{at(user_line())}"
+            raise TypeError(text) from None
+        return value
 
 
 @dataclass(frozen=True)

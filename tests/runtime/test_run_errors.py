@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -519,3 +520,37 @@ def test_a_program_error_inside_a_device(host, device):
     with pytest.raises(BoundsError, match=r"indices contain 5.*\(at .*test_run_errors.py:\d+\)"):
         runtime.run([host, device], prepared, [x, np.array([5])])
     serves(runtime, host, device)
+
+
+def test_everything_is_drained_before_an_error_is_raised(host, device):
+    """The first node fails at once while a part on the device is under way: the error waits for it."""
+    runtime = device_runtime(host, device)
+    program = placed(traced(lambda x: (x + 1, x * 2), x), "reference:0", "device:0")
+    prepared = prepared_for(runtime, program, host, device)
+    under_way, ended = threading.Event(), []
+
+    def slow() -> None:
+        under_way.set()
+        time.sleep(0.3)
+        ended.append(True)
+
+    def fail() -> None:
+        assert under_way.wait(30)
+        raise KeyError("at once")
+
+    host.before_run, device.before_run = fail, slow
+    with pytest.raises(KeyError, match="at once"):
+        runtime.run([host, device], prepared, [x])
+    assert ended == [True]
+
+
+def test_values_go_with_their_last_reader(host, device):
+    """A chain over two engines holds no more than what is read later."""
+    runtime = device_runtime(host, device)
+    program = traced(lambda x: ((x + 1) * 3 - 2) * 5 + 7, x)
+    prepared = prepared_for(runtime, placed(program, *["device:0", "reference:0"] * 2, "device:0"), host, device)
+    seen: list[int] = []
+    before = len(devices.live)
+    device.before_run = lambda: seen.append(len(devices.live) - before)
+    (out,) = runtime.run([host, device], prepared, [x]).outputs
+    assert opened(out) == [27, 27] and max(seen) <= 2
