@@ -35,6 +35,13 @@ def test_quickstart():
     assert "ShapeError" in printed
 
 
+def test_sharded():
+    printed = run("examples/sharded.py")
+    assert "1797 digits of 64 pixels, 1798 rows with padding, on Mesh(rows: 2; cpu:0, cpu:1)" in printed
+    assert "after 100 steps: loss 0.4104, 94.0 % right" in printed
+    assert "all_reduce over 2 engines" in printed
+
+
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     folder = tmp_path_factory.mktemp("photos")
