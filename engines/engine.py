@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from tenferro.engines.errors import ProviderContractError
+from tenferro.engines.errors import ConfigurationError, ProviderContractError
 from tenferro.engines.events import Driver, ImmediateDriver
 from tenferro.lowering.checks import called
 from tenferro.lowering.exec_program import Instruction
@@ -177,6 +177,10 @@ class Engine(ABC):
     def carries(self) -> bool:
         """Whether ``receive`` and ``fetch`` bring values to its memory and back."""
         return False
+
+    def limit_memory(self, size: int) -> None:
+        """Hold no more than ``size`` bytes of memory of its own; 0 for no limit. Host engines have none of their own."""
+        raise ConfigurationError(f"limit_memory: engine {self.id!r} has no memory of its own")
 
     def receive(self, value: np.ndarray[Any, Any]) -> Any:
         """A host array in this engine's memory: itself where that is the process's."""

@@ -41,6 +41,7 @@ if _TYPE_CHECKING:
         psum as psum,
         psum_scatter as psum_scatter,
     )
+    from tenferro.gpus import cuda_engine as cuda_engine
     from tenferro.mesh import Mesh as Mesh, P as P, PartitionSpec as PartitionSpec
     from tenferro.mpi import mpi_mesh as mpi_mesh
     from tenferro.runtime import default_runtime as default_runtime, list_engines as list_engines
@@ -65,6 +66,7 @@ _COLLECTIVES = (
 _LATER = {
     "ConfigError": "tracer.config", "default_runtime": "runtime", "list_engines": "runtime",
     "Mesh": "mesh", "PartitionSpec": "mesh", "P": "mesh", "shard_map": "sharding", "mpi_mesh": "mpi",
+    "cuda_engine": "gpus",
     **dict.fromkeys(_COLLECTIVES, "collectives"),
 }  # fmt: skip
 """Name → the module that has it."""

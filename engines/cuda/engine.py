@@ -81,6 +81,9 @@ class CudaEngine(Engine):
     def carries(self) -> bool:
         return True
 
+    def limit_memory(self, size: int) -> None:
+        self.device.limit(size)
+
     def receive(self, value: Any) -> Any:
         """A host array on the device. MemoryLimitError; EngineFailure."""
         host = np.array(value, copy=None, order="C")

@@ -6,7 +6,9 @@ import os
 import threading
 
 from tenferro.engines.engine import Engine
+from tenferro.runtime.cache import Limits
 from tenferro.runtime.runtime import Runtime
+from tenferro.runtime.snapshot import Snapshot
 from tenferro.tracer.config import config
 from tenferro.tracer.errors import LoweringError
 
@@ -34,12 +36,39 @@ def _default_engines() -> list[Engine]:
     return [CpuEngine(k, share=share) for k in range(count)]
 
 
+class DefaultRuntime(Runtime):
+    """GPUs are engines of it from the first time that one is named: looking for them takes CuPy, and a second."""
+
+    def __init__(self, snapshot: Snapshot, limits: Limits) -> None:
+        super().__init__(snapshot, limits)
+        self._adding = threading.Lock()
+
+    def engine(self, engine_id: str) -> Engine:
+        """As ``Runtime.engine``. ImportError and ConfigurationError say why there is no such GPU."""
+        if engine_id.startswith("cuda:") and engine_id[5:].isdecimal() and self.snapshot.find(engine_id) is None:
+            self.add_gpu(int(engine_id[5:]))
+        return super().engine(engine_id)
+
+    def after_fork(self) -> None:
+        """In the child: the thread that held the lock may not exist there."""
+        self._adding = threading.Lock()
+
+    def add_gpu(self, number: int) -> None:
+        """Register GPU ``number``, unless another thread has done so meanwhile."""
+        from tenferro.engines.cuda.engine import CudaEngine
+
+        with self._adding:
+            if self.snapshot.find(f"cuda:{number}") is None:
+                made = CudaEngine(number)
+                self.reconfigure(lambda c: c.register_engine(made))
+
+
 class _Default:
     """The one runtime of the process; threads that ask at the same time get the same."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.runtime: Runtime | None = None
+        self.runtime: DefaultRuntime | None = None
 
 
 _default = _Default()
@@ -47,13 +76,15 @@ _default = _Default()
 
 def _new_lock() -> None:
     _default.lock = threading.Lock()
+    if _default.runtime is not None:
+        _default.runtime.after_fork()
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_new_lock)
 
 
-def default_runtime() -> Runtime:
+def default_runtime() -> DefaultRuntime:
     """The process's runtime, with one engine or ``TENFERRO_CPU_ENGINES``; made at the first call."""
     if _default.runtime is None:
         with _default.lock:
@@ -61,7 +92,9 @@ def default_runtime() -> Runtime:
                 builder = Runtime.builder()
                 for engine in _default_engines():
                     builder.register_engine(engine)
-                _default.runtime = builder.build()
+                made = builder.build(DefaultRuntime)
+                assert isinstance(made, DefaultRuntime)
+                _default.runtime = made
     return _default.runtime
 
 

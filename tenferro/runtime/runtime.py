@@ -82,9 +82,9 @@ class RuntimeBuilder:
         self._limits = limits
         return self
 
-    def build(self) -> Runtime:
+    def build(self, kind: type[Runtime] | None = None) -> Runtime:
         """The runtime. ConfigurationError without an engine."""
-        return Runtime(self._configuration.frozen(Snapshot.empty(), _registration_ids), self._limits)
+        return (kind or Runtime)(self._configuration.frozen(Snapshot.empty(), _registration_ids), self._limits)
 
 
 class Runtime:

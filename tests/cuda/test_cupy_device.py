@@ -18,6 +18,7 @@ from tenferro.engines.errors import ConfigurationError
 from tenferro.tracer.errors import LoweringError
 from tests.cuda.engine_cases import BIG, softmax
 from tests.cuda.running import kernels_of
+from tests.cuda.shim_device import ShimDevice
 
 needs_cupy = pytest.mark.skipif(
     importlib.util.find_spec("cupy") is None, reason="CuPy is not installed (pip install 'tenferro[cuda13]')"
@@ -111,3 +112,26 @@ def test_staged_copies_move_every_byte(size: int, buffers: int):
         event.synchronize()
     staging.download(out, lambda offset, pinned: Late(pinned, memory[offset : offset + pinned.size]))
     assert (out == data).all() and (memory == data).all()
+
+
+def test_a_gpu_is_an_engine_once_it_is_named(monkeypatch: pytest.MonkeyPatch):
+    made: list[int] = []
+
+    real = CudaEngine
+
+    def make(number: int = 0) -> CudaEngine:
+        made.append(number)
+        return real(number, ShimDevice())
+
+    monkeypatch.setattr(f"{CudaEngine.__module__}.CudaEngine", make)
+    runtime = tn.default_runtime()
+    try:
+        engine = tn.cuda_engine(3, memory_limit=1 << 20)
+        assert runtime.engine("cuda:3") is engine and made == [3] and "cuda:3" in tn.list_engines()
+        assert isinstance(engine, CudaEngine) and engine.device.pool().limit == 1 << 20
+        with pytest.raises(LookupError, match="cuda:x"):
+            runtime.engine("cuda:x")
+    finally:
+        runtime.reconfigure(lambda c: c.remove_engine("cuda:3"))
+    with pytest.raises(ValueError, match="number is -1"):
+        tn.cuda_engine(-1)
