@@ -9,6 +9,8 @@ UNARY = (
     "arcsinh", "arccosh", "arctanh",
 )  # fmt: skip
 """Elementary functions of one real operand."""
+OF_COMPLEX = ("exp2", "log2", "log10", "sinh", "cosh", "tan")
+"""Those of complex numbers too."""
 VOCABULARY: tuple[tuple[str, Literal[1, 2], str, Literal["bits", "values", "elementary", "larger", "complex"]], ...] = (
     ("floor", 1, "f", "bits"),
     ("ceil", 1, "f", "bits"),
@@ -22,7 +24,7 @@ VOCABULARY: tuple[tuple[str, Literal[1, 2], str, Literal["bits", "values", "elem
     ("left_shift", 2, "iu", "bits"),
     ("right_shift", 2, "iu", "bits"),
     ("fmod", 2, "iuf", "bits"),
-    *((name, 1, "f", "elementary") for name in UNARY),
+    *((name, 1, "fc" if name in OF_COMPLEX else "f", "elementary") for name in UNARY),
     ("logaddexp", 2, "f", "larger"),
     ("logaddexp2", 2, "f", "larger"),
     ("hypot", 2, "f", "elementary"),

@@ -49,14 +49,13 @@ def pair_table(count: int, seed: int) -> list[str]:
 
 
 def complex_table(count: int, seed: int) -> list[str]:
-    from tenferro.tracer import scalar
-    from tests.tracer.scalar.inputs import NAMES, complex_classes, complex_errors, exact_complex
+    from tests.tracer.scalar.inputs import COMPLEX_NAMES, complex_classes, complex_errors, exact_complex, function
     from tests.tracer.scalar.kernels import compiled
 
     rows = []
     for dtype in (np.dtype(d) for d in ("complex64", "complex128")):
-        for name in NAMES:
-            kernel, worst = compiled(getattr(scalar, name), [dtype]), []
+        for name in COMPLEX_NAMES:
+            kernel, worst = compiled(function(name), [dtype]), []
             for z in complex_classes(name, dtype, count, seed).values():
                 by_size, by_part = complex_errors(kernel(z), exact_complex(name, z))
                 worst.append(float((by_part if dtype == np.complex64 else by_size).max()))

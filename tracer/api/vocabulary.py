@@ -93,10 +93,8 @@ def _round_by_numpy(trace: Trace, value: Operand, places: int) -> Operand:
     return trace.emit1(library.numpy_call, value, function="round", static=static, shape=value.type.shape, dtype=result)
 
 
-_WITH_COMPLEX = (
-    e.expm1, e.exp2, e.log1p, e.log2, e.log10, e.sinh, e.cosh, e.tan, e.arcsin, e.arccos, e.arctan, e.arcsinh,
-    e.arccosh, e.arctanh,
-)  # fmt: skip
+_OF_REAL = (e.expm1, e.log1p, e.arcsin, e.arccos, e.arctan, e.arcsinh, e.arccosh, e.arctanh)
+_OF_BOTH = (e.exp2, e.log2, e.log10, e.sinh, e.cosh, e.tan)
 _UFUNCS: tuple[tuple[np.ufunc, Lower], ...] = (
     (np.floor, _rounded(rounding.floor)),
     (np.ceil, _rounded(rounding.ceil)),
@@ -116,7 +114,8 @@ _UFUNCS: tuple[tuple[np.ufunc, Lower], ...] = (
     (np.arctan2, row(e.arctan2)),
     (np.logaddexp, row(e.logaddexp)),
     (np.logaddexp2, row(e.logaddexp2)),
-    *((getattr(np, op.name), _real_row(op)) for op in _WITH_COMPLEX),
+    *((getattr(np, op.name), _real_row(op)) for op in _OF_REAL),
+    *((getattr(np, op.name), row(op)) for op in _OF_BOTH),
     (np.deg2rad, _scaled(np.pi, 180.0)),
     (np.radians, _scaled(np.pi, 180.0)),
     (np.rad2deg, _scaled(180.0, np.pi)),

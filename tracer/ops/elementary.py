@@ -1,4 +1,4 @@
-"""Rows of elementary functions beside those of ``pointwise``: exponentials, logarithms, powers, angles, C's remainder."""
+"""Rows of elementary functions beside those of ``pointwise``: exponentials, logarithms, powers, angles, C remainder."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from tenferro.tracer.ops.rows import REALS, row
-from tenferro.tracer.scalar import angles, growth, logarithms, powers
+from tenferro.tracer.ops.rows import FLOATS, REALS, row
+from tenferro.tracer.scalar import angles, complex_functions, growth, logarithms, powers
 from tenferro.tracer.scalar.arithmetic import widened
+from tenferro.tracer.scalar.builder import Complex
 from tenferro.tracer.scalar.complex_arithmetic import hypot as _hypot
 from tenferro.tracer.scalar.division import truncated_remainder
 
@@ -16,6 +17,13 @@ from tenferro.tracer.scalar.division import truncated_remainder
 def _rsqrt(x: Any) -> Any:
     with np.errstate(all="ignore"):
         return (1 / np.sqrt(x)).astype(np.asarray(x).dtype)
+
+
+def _exp2(x: Any) -> Any:
+    """NumPy multiplies complex64 by ln 2 in float32, which leaves nothing of a large angle."""
+    x = np.asarray(x)
+    with np.errstate(all="ignore"):
+        return np.exp2(x.astype(np.complex128)).astype(x.dtype) if x.dtype == np.complex64 else np.exp2(x)
 
 
 _WIDE = {
@@ -30,15 +38,19 @@ _WIDE = {
 """The same functions, float16 by way of float32."""
 
 
+def _either(name: str, b: Any, x: Any) -> Any:
+    return getattr(complex_functions, name)(b, x) if isinstance(x, Complex) else _WIDE[name](b, x)
+
+
 def _power(b: Any, x: Any, y: Any) -> Any:
     return powers.integer_power(b, x, y) if x.dtype.kind in "iu" else _WIDE["power"](b, x, y)
 
 
 expm1 = row("expm1", np.expm1, kinds="f", result="same", cost=25, scalar=lambda b, x: _WIDE["expm1"](b, x))
-exp2 = row("exp2", np.exp2, kinds="f", result="same", cost=20, scalar=lambda b, x: _WIDE["exp2"](b, x))
+exp2 = row("exp2", _exp2, kinds=FLOATS, result="same", cost=20, scalar=lambda b, x: _either("exp2", b, x))
 log1p = row("log1p", np.log1p, kinds="f", result="same", cost=35, scalar=lambda b, x: _WIDE["log1p"](b, x))
-log2 = row("log2", np.log2, kinds="f", result="same", cost=30, scalar=lambda b, x: _WIDE["log2"](b, x))
-log10 = row("log10", np.log10, kinds="f", result="same", cost=30, scalar=lambda b, x: _WIDE["log10"](b, x))
+log2 = row("log2", np.log2, kinds=FLOATS, result="same", cost=30, scalar=lambda b, x: _either("log2", b, x))
+log10 = row("log10", np.log10, kinds=FLOATS, result="same", cost=30, scalar=lambda b, x: _either("log10", b, x))
 logaddexp = row(
     "logaddexp", np.logaddexp, kinds="f", result="same", cost=65, scalar=lambda b, x, y: _WIDE["logaddexp"](b, x, y)
 )
@@ -58,12 +70,12 @@ fmod = row(
     scalar=lambda b, x, y: truncated_remainder(b, x, y),
 )  # fmt: skip
 
-sinh = row("sinh", np.sinh, kinds="f", result="same", cost=45, scalar=lambda b, x: _WIDE["sinh"](b, x))
-cosh = row("cosh", np.cosh, kinds="f", result="same", cost=35, scalar=lambda b, x: _WIDE["cosh"](b, x))
+sinh = row("sinh", np.sinh, kinds=FLOATS, result="same", cost=45, scalar=lambda b, x: _either("sinh", b, x))
+cosh = row("cosh", np.cosh, kinds=FLOATS, result="same", cost=35, scalar=lambda b, x: _either("cosh", b, x))
 arcsinh = row("arcsinh", np.arcsinh, kinds="f", result="same", cost=55, scalar=lambda b, x: _WIDE["arcsinh"](b, x))
 arccosh = row("arccosh", np.arccosh, kinds="f", result="same", cost=55, scalar=lambda b, x: _WIDE["arccosh"](b, x))
 arctanh = row("arctanh", np.arctanh, kinds="f", result="same", cost=50, scalar=lambda b, x: _WIDE["arctanh"](b, x))
-tan = row("tan", np.tan, kinds="f", result="same", cost=50, scalar=lambda b, x: _WIDE["tan"](b, x))
+tan = row("tan", np.tan, kinds=FLOATS, result="same", cost=50, scalar=lambda b, x: _either("tan", b, x))
 arcsin = row("arcsin", np.arcsin, kinds="f", result="same", cost=40, scalar=lambda b, x: _WIDE["arcsin"](b, x))
 arccos = row("arccos", np.arccos, kinds="f", result="same", cost=40, scalar=lambda b, x: _WIDE["arccos"](b, x))
 arctan = row("arctan", np.arctan, kinds="f", result="same", cost=40, scalar=lambda b, x: _WIDE["arctan"](b, x))

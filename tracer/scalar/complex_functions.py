@@ -1,4 +1,4 @@
-"""exp, log, sin, cos, tanh and sqrt of complex numbers: in goes a ``Complex``, out comes its function.
+"""Elementary functions of complex numbers: in goes a ``Complex``, out comes its function.
 
 All are computed in float64; complex64 is widened, which leaves each part within 1 ulp. For complex128 the bound is on
 the error relative to |result| (``docs/accuracy.md``). Special values follow C99 annex G.
@@ -11,18 +11,14 @@ from collections.abc import Callable
 import numpy as np
 
 from tenferro.tracer.scalar import exponential, trigonometric
+from tenferro.tracer.scalar.angles import arctan2
 from tenferro.tracer.scalar.arithmetic import is_nan
 from tenferro.tracer.scalar.builder import F32, F64, I64, Builder, Complex, Value
-from tenferro.tracer.scalar.exponential import LN2_DOUBLE, horner
+from tenferro.tracer.scalar.exponential import LN2_DOUBLE
+from tenferro.tracer.scalar.growth import exp2 as exp2_of_real
+from tenferro.tracer.scalar.logarithms import BASES
 
 Pair = tuple[Value, Value]
-PI, PI_LOW = 3.141592653589793, 1.2246467991473532e-16
-# atan(t) = t + t**3 A(t**2), |t| <= tan(pi/8): 2**-59.4
-ATAN = (
-    -0.333333333333332, 0.19999999999953164, -0.14285714280157585, 0.1111111078168639, -0.09090897711276572,
-    0.07692059460874175, -0.06663096205061612, 0.058478369015717936, -0.05039087308572342, 0.0380594649354014,
-    -0.01790205331807622,
-)  # fmt: skip
 
 
 def _in_double(name: str, function: Callable[[Builder, Value, Value], Pair]) -> Callable[[Builder, Complex], Complex]:
@@ -61,8 +57,13 @@ def _exp_parts(b: Builder, x: Value) -> Pair:
 
 
 def _exp(b: Builder, re: Value, im: Value) -> Pair:
-    size, factor = _exp_parts(b, re)
-    s, c = (b.mul(b.mul(size, v), factor) for v in trigonometric.sin_cos(b, im))
+    return _turned(b, re, im, _exp_parts(b, re), trigonometric.sin_cos(b, im))
+
+
+def _turned(b: Builder, re: Value, im: Value, parts: Pair, angle: Pair) -> Pair:
+    """The power of re (the product of ``parts``) times the sine and cosine that im stands for."""
+    size, factor = parts
+    s, c = (b.mul(b.mul(size, v), factor) for v in angle)
     # A zero imaginary part stays what it is beside any real part.
     s, c = b.select(_is_zero(b, im), im, s), b.select(_is_zero(b, im), b.mul(size, factor), c)
     # exp(-inf) is 0 and exp(inf) infinite whatever the angle.
@@ -73,34 +74,6 @@ def _exp(b: Builder, re: Value, im: Value) -> Pair:
     return c, b.select(vanishes, none, s)
 
 
-def atan2(b: Builder, y: Value, x: Value) -> Value:
-    """The angle of (x, y) in [-pi, pi], float64: m pi/4 plus or minus the arctangent of at most tan(pi/8)."""
-    across, up = b.abs(x), b.abs(y)
-    steep = b.lt(across, up)
-    backward = b.lt(b.bitcast(x, I64), b.const(0, I64))
-    big, small = b.select(steep, up, across), b.select(steep, across, up)
-    # Both infinite: 45 degrees. The quarter keeps the sum below finite.
-    both = b.and_(_is_infinite(b, across), _is_infinite(b, up))
-    none, one, quarter = _const(b, 0.0), _const(b, 1.0), _const(b, 0.25)
-    huge = b.lt(_const(b, 2.0**1000), big)
-    big, small = b.select(huge, b.mul(big, quarter), big), b.select(huge, b.mul(small, quarter), small)
-    big, small = b.select(both, one, big), b.select(both, one, small)
-    big = b.select(_is_zero(b, big), one, big)
-    # Above tan(pi/8): atan(t) = pi/4 + atan((t - 1) / (t + 1)).
-    over = b.lt(b.mul(big, _const(b, 0.41421356237309503)), small)
-    t = b.div(b.select(over, b.sub(small, big), small), b.select(over, b.add(small, big), big))
-    square = b.mul(t, t)
-    angle = b.fma(b.mul(t, square), horner(b, square, ATAN), t)
-    m = b.select(over, one, none)
-    m, angle = b.select(steep, b.sub(_const(b, 2.0), m), m), b.select(steep, b.neg(angle), angle)
-    m, angle = b.select(backward, b.sub(_const(b, 4.0), m), m), b.select(backward, b.neg(angle), angle)
-    high = b.mul(m, _const(b, PI / 4))
-    low = b.fma(m, _const(b, PI_LOW / 4), b.fma(m, _const(b, PI / 4), b.neg(high)))
-    angle = b.add(high, b.add(low, angle))
-    angle = b.select(b.or_(is_nan(b, x), is_nan(b, y)), _const(b, np.nan), angle)
-    return b.copysign(angle, y)
-
-
 def _log(b: Builder, re: Value, im: Value) -> Pair:
     x, y = b.abs(re), b.abs(im)
     swapped = b.lt(x, y)
@@ -108,7 +81,7 @@ def _log(b: Builder, re: Value, im: Value) -> Pair:
     size = b.select(b.or_(is_nan(b, re), is_nan(b, im)), _const(b, np.nan), _log_of_size(b, big, small))
     infinite = b.or_(_is_infinite(b, re), _is_infinite(b, im))
     size = b.select(infinite, _const(b, np.inf), size)
-    return size, atan2(b, im, re)
+    return size, arctan2(b, im, re)
 
 
 def _log_of_size(b: Builder, big: Value, small: Value) -> Value:
@@ -248,9 +221,54 @@ def _sqrt_special(b: Builder, re: Value, im: Value, x: Value, y: Value) -> Pair:
     return b.select(vertical, infinity, x), b.select(vertical, im, y)
 
 
+def _exp2(b: Builder, re: Value, im: Value) -> Pair:
+    """2**re at the angle im ln(2), with what the product loses where that is a small angle; beyond, as NumPy."""
+    large = b.lt(_const(b, 1000.0), re)
+    rest = b.select(large, b.sub(re, _const(b, 1000.0)), re)
+    parts = exp2_of_real(b, rest), b.select(large, _const(b, 2.0**1000), _const(b, 1.0))
+    high, low = (_const(b, v) for v in LN2_DOUBLE)
+    angle = b.mul(im, high)
+    more = b.fma(im, low, b.fma(im, high, b.neg(angle)))
+    more = b.select(b.lt(b.abs(angle), _const(b, 2.0**26)), more, _const(b, 0.0))
+    sin, cos = trigonometric.sin_cos(b, angle)
+    return _turned(b, re, im, parts, (b.fma(more, cos, sin), b.fma(b.neg(more), sin, cos)))
+
+
+def _log_to(base: int) -> Callable[[Builder, Value, Value], Pair]:
+    def function(b: Builder, re: Value, im: Value) -> Pair:
+        inverse = _const(b, BASES[base].inverse[0])
+        size, angle = _log(b, re, im)
+        return b.mul(size, inverse), b.mul(angle, inverse)
+
+    return function
+
+
+# C99 states sin, cos and tan by sinh, cosh and tanh of i z; here it is the other way round for the first two.
+
+
+def _sinh(b: Builder, re: Value, im: Value) -> Pair:
+    x, y = _sin(b, im, b.neg(re))
+    return b.neg(y), x
+
+
+def _cosh(b: Builder, re: Value, im: Value) -> Pair:
+    return _cos(b, im, b.neg(re))
+
+
+def _tan(b: Builder, re: Value, im: Value) -> Pair:
+    x, y = _tanh(b, b.neg(im), re)
+    return y, b.neg(x)
+
+
 exp = _in_double("complex_exp", _exp)
 log = _in_double("complex_log", _log)
 sin = _in_double("complex_sin", _sin)
 cos = _in_double("complex_cos", _cos)
 tanh = _in_double("complex_tanh", _tanh)
 sqrt = _in_double("complex_sqrt", _sqrt)
+exp2 = _in_double("complex_exp2", _exp2)
+log2 = _in_double("complex_log2", _log_to(2))
+log10 = _in_double("complex_log10", _log_to(10))
+sinh = _in_double("complex_sinh", _sinh)
+cosh = _in_double("complex_cosh", _cosh)
+tan = _in_double("complex_tan", _tan)

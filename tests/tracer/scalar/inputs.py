@@ -10,12 +10,12 @@ import numpy as np
 
 from tenferro.tracer.op import Pointwise
 from tenferro.tracer.ops import OPS
-from tests.vocabulary import UNARY
+from tests.vocabulary import OF_COMPLEX, UNARY
 
 Array = np.ndarray[Any, Any]
 NAMES = ("exp", "log", "sin", "cos", "tanh", "sqrt")
-ALL_NAMES = (*NAMES, *UNARY)
-"""Elementary functions of one operand: those of complex numbers too, and all."""
+COMPLEX_NAMES, ALL_NAMES = (*NAMES, *OF_COMPLEX), (*NAMES, *UNARY)
+"""Elementary functions of one operand: those of ``pointwise``, those of complex numbers too, and all."""
 
 
 def input_classes(name: str, dtype: np.dtype[Any], count: int, seed: int = 0) -> dict[str, Array]:
@@ -188,7 +188,7 @@ def complex_classes(name: str, dtype: np.dtype[Any], count: int, seed: int = 0) 
     )
     # Beyond exp's range the angle alone is left; sums of exponentials overflow there in every formula.
     real_top = 80.0 if dtype == np.complex64 else 700.0
-    periodic = name in ("exp", "sin", "cos", "tanh")
+    periodic = name in ("exp", "exp2", "sin", "cos", "tan", "sinh", "cosh", "tanh")
     wide = [
         2.0 ** rng.uniform(-top, np.log2(real_top) if periodic else top, count) * rng.choice([-1, 1], count)
         for _ in "ri"
@@ -203,7 +203,7 @@ def complex_classes(name: str, dtype: np.dtype[Any], count: int, seed: int = 0) 
 
 
 def exact_complex(name: str, z: Array) -> list[Any]:
-    function: Callable[[Any], Any] = getattr(mpmath, name)
+    function: Callable[[Any], Any] = TRUE.get(name) or getattr(mpmath, name)
     # The parts may cancel by the square of the argument's exponent range.
     with mpmath.workprec(2600):
         return [function(mpmath.mpc(float(v.real), float(v.imag))) for v in z]
