@@ -18,7 +18,7 @@ from tenferro.engines.cuda.params import LATCH, CudaParams, CudaVariant
 from tenferro.engines.cuda.prelude import MAX_VALUE_WORDS
 from tenferro.lowering.region import Apply, Gather, Iota, Load, Node, Reduce, Region, Uniform, Valid, Window
 from tenferro.tracer import scalar
-from tenferro.tracer.op import Pointwise
+from tenferro.tracer.op import Check, Pointwise
 from tenferro.tracer.program import Literal
 from tenferro.tracer.scalar.builder import BOOL, I64
 
@@ -169,12 +169,20 @@ class Body:
         form = node.op.form
         if not isinstance(form, Pointwise):
             raise TypeError(f"{node.op.name}: form {type(form).__name__}; only pointwise ops are applied to elements")
-        if form.check == "zero_divisor" and node.dtype.kind in "iu":
-            bad = self.builder.eq(args[1], self.builder.const(0, args[1].dtype)).text
-            if node.mask is not None:
-                bad = f"{bad} && {values[node.mask].text}"
-            self._record(bad, spot, node.operation, warning=True)
+        if form.check is not None and node.dtype.kind in "iu":
+            mask = None if node.mask is None else values[node.mask]
+            self._check(form.check, args[1], mask, spot, node.operation)
         return form.scalar(self.builder, *args, **node.params)
+
+    def _check(self, check: Check, operand: Value, mask: Value | None, spot: Spot, operation: int) -> None:
+        """Record an element whose second operand is one that the row's check is about."""
+        none = self.builder.const(0, operand.dtype)
+        if check == "negative_exponent":
+            if operand.dtype.kind == "i":  # NumPy raises for elements that a ``where`` then drops, too
+                self._record(self.builder.lt(operand, none).text, spot, operation, warning=False)
+            return
+        zero = self.builder.eq(operand, none).text
+        self._record(zero if mask is None else f"{zero} && {mask.text}", spot, operation, warning=True)
 
     def _record(self, bad: str, spot: Spot, operation: int, warning: bool) -> None:
         """Smallest (raises before warns, operation, index) first."""
