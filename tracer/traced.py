@@ -418,7 +418,8 @@ def captured(trace: Trace, array: Any) -> TracedArray:
         cell = Cell(trace, value)
         cell.origin = trace.names.get(id(array), "a captured array")
         cell.input = value
-        known = trace.variables[id(array)] = TracedArray(cell, value.type)
+        scalar = getattr(array, "_scalar", False)  # of a tn.Array
+        known = trace.variables[id(array)] = TracedArray(cell, value.type, None, None, scalar)
     assert isinstance(known, TracedArray)
     return known
 

@@ -169,6 +169,19 @@ def test_scalars_are_not_written(write: Callable[[Any], Any]) -> None:
             function(x)
 
 
+def test_captured_scalars_rebind_too() -> None:
+    s = tn.asarray(np.arange(3.0)).sum()
+
+    @tn.jit
+    def f(x: Any) -> Any:
+        a = s
+        a += x.sum()
+        return a, s
+
+    found = f(tn.asarray(np.ones(2)))
+    assert [float(v) for v in found] == [5, 3] and float(s) == 3
+
+
 def test_memory_of_a_scalar_is_not_given_away() -> None:
     s = tn.asarray(np.arange(3.0)).sum()
     for made in (np.asarray(s), tn.asarray(s), tnp.asarray(s), np.from_dlpack(s), s[...], s.reshape(1)):
