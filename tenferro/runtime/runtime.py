@@ -177,7 +177,8 @@ class Runtime:
         check_signature(program, inputs)
         used = settings if settings is not None else config()
         policy = options.under(snapshot.policy)
-        registered = tuple(self._find(snapshot, e.id).identity for e in engines)
+        # The epoch too: a preparation may begin under one configuration and enter the cache under the next.
+        registered = snapshot.epoch, *(self._find(snapshot, e.id).identity for e in engines)
         ends = options.storage, options.results
         key = PreparedKey(program, inputs, tuple(targets), registered, policy, ends, used.code_key())
         made = self._cache.get(

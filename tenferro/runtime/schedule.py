@@ -112,7 +112,7 @@ class Schedule:
         return text(self)
 
     def _repr_svg_(self) -> str:
-        boxes = [Box(n.engine, kind_of(n), describe(n), n.dependencies) for n in self.nodes]
+        boxes = [Box(n.engine, kind_of(n), _in_short(n), describe(n), n.dependencies) for n in self.nodes]
         return drawing(self.domains, boxes)
 
 
@@ -159,10 +159,14 @@ class Builder:
         return schedule
 
     def _operation(self, part: Part) -> None:
-        dependencies = [self._after(self._bring(slot, part.engine, "read there"), part.engine) for slot in part.reads]
-        dependencies += [self._after(self.measurers[s], part.engine) for s in part.sizes if s in self.measurers]
+        brought = [self._bring(slot, part.engine, f"read by {_reader(part, k)}") for k, slot in enumerate(part.reads)]
+        dependencies = [self._after(number, part.engine) for number in brought]
+        # What was brought from a node came after it: no barrier is needed to wait for that node.
+        seen = {d for n in dependencies if n >= 0 for d in self.nodes[n].dependencies}
+        sizes = {self.measurers[s] for s in part.sizes if s in self.measurers} - seen
+        dependencies += [self._after(number, part.engine) for number in sorted(sizes)]
         ordered = any(self.program.instructions[n].op.is_ordered for n in part.numbers)
-        if ordered and self.last_effect is not None:
+        if ordered and self.last_effect is not None and self.last_effect not in seen:
             dependencies.append(self._after(self.last_effect, part.engine))
         number = self._add(OperationNode(part.engine, part, _real(dependencies)))
         for slot in part.writes:
@@ -183,7 +187,7 @@ class Builder:
         ids = [e.id for e in self.engines]
         places = tuple(ids.index(p) for p in instruction.params["places"])
         slots = [s.index for s in instruction.inputs if isinstance(s, Slot)]
-        dependencies = [self._bring(s, p, instruction.op.name) for s, p in zip(slots, places, strict=True)]
+        dependencies = [self._bring(s, p, f"read by {instruction.op.name}") for s, p in zip(slots, places, strict=True)]
         number = self._add(CollectiveNode(instruction, places, places[0], _real(dependencies)))
         for slot, place in zip(instruction.outputs, places, strict=True):
             self._made(slot.index, place, number)
@@ -318,12 +322,32 @@ def describe(node: Node) -> str:
         case OperationNode(part=part):
             names = list(dict.fromkeys(i.op.name for i in part.program.instructions))
             shown = ", ".join(names[:4]) + (", …" if len(names) > 4 else "")
-            return f"{len(part.numbers)} instructions ({shown})"
+            count = len(part.numbers)
+            return f"{count} instruction{'s' if count != 1 else ''} ({shown})"
         case TransferNode(transfer=transfer):
             return str(transfer)
         case CollectiveNode(instruction=instruction):
             return f"{instruction.op.name} over {len(instruction.outputs)} engines"
         case BarrierNode():
-            return ""
+            return "waits for another engine"
         case _:
             assert_never(node)
+
+
+def _in_short(node: Node) -> str:
+    """For a picture, where arrows say the rest."""
+    match node:
+        case OperationNode(part=part):
+            return ", ".join(dict.fromkeys(i.op.name for i in part.program.instructions))
+        case TransferNode(transfer=transfer):
+            return f"s{transfer.slot} from {transfer.source.engine}, {transfer.bytes} bytes"
+        case CollectiveNode() | BarrierNode():
+            return describe(node)
+        case _:
+            assert_never(node)
+
+
+def _reader(part: Part, position: int) -> str:
+    """The first operation of a part that reads its input at ``position``."""
+    slot = part.program.inputs[position].slot
+    return next(i.op.name for i in part.program.instructions if slot in i.inputs)

@@ -42,6 +42,14 @@ def test_sharded():
     assert "all_reduce over 2 engines" in printed
 
 
+def test_extension():
+    printed = run("examples/extension.py")
+    assert printed.count("against NumPy: True") == 3, printed
+    assert "largest spike: 6.8291\n  range: 7.0317\n" in printed
+    assert "width is 4; an odd number is needed" in printed
+    assert "transfer   s2 cpu:1/host → cpu:0/host: 8*d0_0*d0_1 bytes, read by add" in printed
+
+
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     folder = tmp_path_factory.mktemp("photos")

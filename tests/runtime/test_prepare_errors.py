@@ -213,7 +213,7 @@ def test_missing_extension(host, device):
 def test_missing_transfer(host, device, program):
     runtime = Runtime.builder().register_engine(host).register_engine(device).build()
     with pytest.raises(
-        errors.MissingTransferError, match=r"s2 lies on reference:0/host and is read there on device:0/device.*\(at "
+        errors.MissingTransferError, match=r"s2 lies on reference:0/host and is read by add on device:0/device.*\(at "
     ):
         prepared_for(runtime, placed(program, "", "device:0"), host, device)
     with pytest.raises(errors.MissingTransferError, match="input x lies on reference:0/host"):
@@ -423,3 +423,21 @@ def test_two_reconfigurations_at_once(runtime):
     with pytest.raises(errors.ConcurrentReconfigurationError, match="nothing was changed"):
         runtime.reconfigure(outer)
     assert runtime.epoch == 2 and [e.id for e in runtime.engines()] == ["reference:0", "device:0", "reference:2"]
+
+
+def test_a_preparation_of_an_older_configuration_is_not_kept_for_the_next(program, host, monkeypatch):
+    """The runtime is reconfigured after ``prepare`` has looked at it and before it asks the cache."""
+    runtime = Runtime.builder().register_engine(host).build()
+    real = runtime._cache.get
+
+    def late(*args, **kwargs):
+        monkeypatch.setattr(runtime._cache, "get", real)
+        runtime.reconfigure(lambda c: c.register_engine(HostEngine(1)))
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(runtime._cache, "get", late)
+    with pytest.raises(errors.StaleError, match="reconfigured meanwhile"):
+        prepared_for(runtime, program, host)
+    prepared = prepared_for(runtime, program, host)
+    assert prepared.epoch == runtime.epoch == 2
+    assert runtime.run([host], prepared, [np.ones(2), np.ones(2)]).outputs[0].tolist() == [3, 3]

@@ -537,4 +537,4 @@ def test_nodes_and_texts():
     lines = str(schedule).splitlines()
     assert lines[0] == "schedule on cpu:0, cpu:1" and len(lines) == 4
     assert lines[1].split()[:3] == ["0", "cpu:1", "operation"]
-    assert "cpu:1/host → cpu:0/host: 8*d0_0 bytes, read there (at " in lines[2] and lines[2].endswith("after 0")
+    assert "cpu:1/host → cpu:0/host: 8*d0_0 bytes, read by multiply (at " in lines[2] and lines[2].endswith("after 0")
