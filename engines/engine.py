@@ -178,8 +178,11 @@ class Engine(ABC):
         """Whether ``receive`` and ``fetch`` bring values to its memory and back."""
         return False
 
+    def synchronize(self) -> None:  # noqa: B027  (engines of the host are done when they return)
+        """Wait until everything that it was given is done. EngineFailure where some of it failed."""
+
     def limit_memory(self, size: int) -> None:
-        """Hold no more than ``size`` bytes of memory of its own; 0 for no limit. Host engines have none of their own."""
+        """Hold at most ``size`` bytes of memory of its own; 0 for no limit. ConfigurationError where it has none."""
         raise ConfigurationError(f"limit_memory: engine {self.id!r} has no memory of its own")
 
     def receive(self, value: np.ndarray[Any, Any]) -> Any:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -11,10 +12,20 @@ if TYPE_CHECKING:
     from tenferro.engines.engine import Engine
 
 
+@dataclass(frozen=True, slots=True)
+class RemoteFlags:
+    """What ``ndarray.flags`` tells, as far as it applies. ``num`` tells remote arrays from all others."""
+
+    num: int = -1
+    aligned: bool = True
+    writeable: bool = False
+
+
 class RemoteArray:
     """Elements in the memory of ``engine``, which alone can bring them to the host (``Engine.fetch``)."""
 
     __slots__ = ("__weakref__", "dtype", "engine", "shape", "strides")
+    flags: ClassVar[RemoteFlags] = RemoteFlags()
 
     def __init__(self, engine: Engine, shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         self.engine = engine
@@ -37,6 +48,9 @@ class RemoteArray:
     @property
     def nbytes(self) -> int:
         return self.size * self.dtype.itemsize
+
+    def tobytes(self) -> bytes:
+        return self.numpy().tobytes()
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """A copy on the host, when everything before it on the engine is done."""

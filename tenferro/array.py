@@ -33,7 +33,7 @@ class Array(ArrayMethods):
     _is_tenferro_array = True
 
     def __init__(self, data: AnyArray, engine: Engine | None = None, scalar: bool = False) -> None:
-        if engine is None or not isinstance(data, np.ndarray):
+        if engine is None or not (isinstance(data, np.ndarray) or hasattr(data, "engine")):
             raise TraceError(
                 f"Array: a {type(data).__name__}; the class is not called, tn.asarray(x) makes arrays{at(user_line())}"
             )
@@ -92,10 +92,11 @@ class Array(ArrayMethods):
         """The same array on another engine: itself if it is there already, else a copy.
 
         LoweringError for an engine that is not registered."""
-        from tenferro.runtime import default_runtime
-
-        target = default_runtime().engine(engine) if isinstance(engine, str) else engine
-        return self if target is self._engine else Array(self._data.copy(), target, self._scalar)
+        target = _engine_of(engine)
+        if target is self._engine:
+            return self
+        host = self._host
+        return Array(target.receive(host.copy() if host is self._data else host), target, self._scalar)
 
     def to_device(self, device: Engine | str, /, *, stream: Any = None) -> Array:
         """``to``, under the array API standard's name; engines have no streams, so ``stream`` must be None."""
@@ -104,8 +105,15 @@ class Array(ArrayMethods):
         return self.to(self._engine if device == "cpu" else device)
 
     def block_until_ready(self) -> Array:
-        """Itself: its elements are there."""
+        """Itself, once its elements are there."""
+        if not isinstance(self._data, np.ndarray):
+            self._engine.synchronize()
         return self
+
+    @property
+    def _host(self) -> AnyArray:
+        """The elements on the host: its own memory where that is there, else a copy."""
+        return self._data if isinstance(self._data, np.ndarray) else self._engine.fetch(self._data)
 
     # -- to and from others ------------------------------------------------------------------------------------------
 
@@ -126,10 +134,10 @@ class Array(ArrayMethods):
         return evaluator().function_call(function, args, kwargs)
 
     def __reduce__(self) -> Any:
-        return _unpickled, (np.array(self._data), self._scalar)
+        return _unpickled, (np.array(self._host), self._scalar)
 
     def __copy__(self) -> Array:
-        return Array(self._data.copy(), self._engine, self._scalar)
+        return Array(self._engine.receive(self._host.copy()), self._engine, self._scalar)
 
     def __deepcopy__(self, memo: Any) -> Array:
         return self.__copy__()
@@ -197,22 +205,22 @@ class Array(ArrayMethods):
     # -- Python's conversions ----------------------------------------------------------------------------------------
 
     def __bool__(self) -> bool:
-        return bool(self._data)
+        return bool(self._host)
 
     def __int__(self) -> int:
-        return int(self._data)
+        return int(self._host)
 
     def __float__(self) -> float:
-        return float(self._data)
+        return float(self._host)
 
     def __complex__(self) -> complex:
-        return complex(self._data)
+        return complex(self._host)
 
     def __index__(self) -> int:
-        return self._data.__index__()
+        return self._host.__index__()
 
     def __len__(self) -> int:
-        return len(self._data)
+        return len(self._data) if isinstance(self._data, np.ndarray) else len(self._host)
 
     def __iter__(self) -> Iterator[Any]:
         if not self.ndim:
@@ -223,35 +231,35 @@ class Array(ArrayMethods):
         return hash(_shared(self))
 
     def __contains__(self, value: Any) -> bool:
-        return value in self._data
+        return value in self._host
 
     def item(self, *args: Any) -> Any:
         """The element as a Python scalar."""
-        return self._data.item(*args)
+        return self._host.item(*args)
 
     def tolist(self) -> Any:
         """Nested lists of Python scalars."""
-        return self._data.tolist()
+        return self._host.tolist()
 
     def tobytes(self, order: Any = "C") -> bytes:
         """The bytes of the elements."""
-        return self._data.tobytes(order)
+        return self._host.tobytes(order)
 
     def __str__(self) -> str:
-        return str(self._data)
+        return str(self._host)
 
     def __format__(self, spec: str) -> str:
-        return format(self._data, spec) if not self.ndim else format(str(self), spec)
+        return format(self._host, spec) if not self.ndim else format(str(self), spec)
 
     def __repr__(self) -> str:
-        values = np.array2string(self._data, separator=", ", prefix="Array(")
+        values = np.array2string(self._host, separator=", ", prefix="Array(")
         shape = f", shape={self.shape}" if "..." in values or not self.size else ""
         return f"Array({values}{shape}, dtype={self.dtype.name}, engine={self._engine.id})"
 
 
 def _shared(x: Array) -> Any:
     """What others may write into: a scalar's own memory is not given away."""
-    return x._data[()] if x._scalar else x._data
+    return x._host[()] if x._scalar else x._host
 
 
 register_wrapper(Array, lambda x: x._data)
@@ -272,6 +280,12 @@ def _default_engine() -> Engine:
     return default_runtime().engines()[0]
 
 
+def _engine_of(engine: Engine | str) -> Engine:
+    from tenferro.runtime import default_runtime
+
+    return default_runtime().engine(engine) if isinstance(engine, str) else engine
+
+
 def asarray(x: Any, dtype: Any = None, *, copy: bool | None = None, engine: Engine | str | None = None) -> Array:
     """``x`` as a tn.Array; an ndarray's memory is shared unless a dtype, a byte order or ``copy`` asks for a copy.
 
@@ -286,8 +300,10 @@ def asarray(x: Any, dtype: Any = None, *, copy: bool | None = None, engine: Engi
         return x if engine is None else x.to(engine)
     where = x._engine if isinstance(x, Array) and engine is None else None
     data = _as_ndarray(_shared(x) if isinstance(x, Array) else x, dtype, copy)
-    array = Array(data, where or _default_engine())
-    return array if engine is None else Array(data, array.to(engine)._engine)
+    target = where or _default_engine()
+    if engine is not None:
+        target = _engine_of(engine)
+    return Array(target.receive(data), target)
 
 
 def _as_ndarray(x: Any, dtype: Any, copy: bool | None) -> AnyArray:

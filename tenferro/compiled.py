@@ -10,6 +10,7 @@ import numpy as np
 
 from tenferro.engines.engine import Engine, RunResult
 from tenferro.engines.errors import StaleError
+from tenferro.engines.remote import RemoteArray
 from tenferro.guards import Predicate, compile_guards, environment
 from tenferro.lowered import Lowered
 from tenferro.runtime import Prepared, PrepareOptions, Runtime, signature_of, target_of
@@ -85,7 +86,11 @@ class Compiled:
         engines: tuple[Engine, ...],
         wrap: Wrap,
         keep_lines: bool,
+        places: tuple[str, ...],
+        wrapped: bool,
     ) -> None:
+        """``places``: for each input the engine in whose memory it lies, empty for the host's. ``wrapped``: results are
+        to be tn.Arrays, as a rule."""
         program = traced.program if keep_lines else _without_lines(traced.program)
         self.program = program
         self.captures = captures
@@ -98,8 +103,10 @@ class Compiled:
         self._wrap = wrap
         arguments = len(program.inputs) - len(traced.captured) - len(traced.constants)
         constants = dict(traced.constants)
+        self._places = places
+        self._keeps = wrapped  # results are kept where they are made
         self._late = [
-            (constants.get(k), p.value.type.dtype, p.value.type.rank, p.name)
+            (constants.get(k), p.value.type.dtype, p.value.type.rank, p.name, self._places[k])
             for k, p in enumerate(program.inputs)
             if k >= arguments
         ]
@@ -109,23 +116,31 @@ class Compiled:
         self._is_single = (
             self._treedef == tree.LEAF and not self._writes and [r.source for r in self._leaves] == ["output"]
         )
-        self._is_plain = self._is_single and self._leaves[0].kind == "array"
+        is_host = all(e.is_host for e in engines)
+        self._is_plain = self._is_single and is_host and self._leaves[0].kind == "array"
         self.prepared: Prepared = self.prepare()
 
     def prepare(self) -> Prepared:
         """Prepare the program under the runtime's present configuration, for the engines that bear their names now."""
-        signature = signature_of(self.program)
+        signature = tuple(
+            replace(s, place=place) for s, place in zip(signature_of(self.program), self._places, strict=True)
+        )
         while True:
             engines = tuple([self.runtime.engine(e.id) for e in self.engines])
-            # Results of NumPy arrays are NumPy arrays, wherever they are made.
-            host = "" if all(e.is_host for e in engines) else next((e.id for e in engines if e.is_host), "")
-            options = PrepareOptions(results=host)
+            options = PrepareOptions(results=self._results(engines))
             try:
                 prepared = self.runtime.prepare(self.program, signature, [target_of(e) for e in engines], options)
             except StaleError:  # reconfigured meanwhile
                 continue
             self.engines, self.prepared = engines, prepared
             return prepared
+
+    def _results(self, engines: Sequence[Engine]) -> str:
+        """Where results are to lie: tn.Arrays on the first engine, NumPy arrays on the host. Engines of the host share
+        its memory."""
+        if all(e.is_host for e in engines):
+            return ""
+        return engines[0].id if self._keeps else next((e.id for e in engines if e.is_host), "")
 
     @property
     def compile_ms(self) -> float:
@@ -142,7 +157,7 @@ class Compiled:
         captured = iter(values)
         inputs, originals = [], []
         wrapped = False
-        for constant, dtype, rank, name in self._late:
+        for constant, dtype, rank, name, place in self._late:
             original = next(captured) if constant is None else constant
             value: Any = original
             if type(value) is not np.ndarray:
@@ -150,9 +165,9 @@ class Compiled:
                     wrapped, value = True, value._data
                 elif type(value) is not np.memmap:
                     return None
-            if value.ndim != rank:
+            if value.ndim != rank or place_of(value) != place:
                 return None
-            if value.dtype is not dtype or not value.flags.aligned or type(value) is not np.ndarray:
+            if value.dtype is not dtype or not value.flags.aligned or (not place and type(value) is not np.ndarray):
                 if value.dtype != dtype and value.dtype.newbyteorder("=") != dtype:
                     return None
                 value = as_native(value, name, self.program.name)
@@ -230,15 +245,18 @@ class Compiled:
         return tree.unflatten(self._treedef, leaves)
 
     def _output(self, out: AnyArray, kind: Kind, wrapped: bool) -> Any:
+        if wrapped and kind != "number":
+            engine = self.engines[0]
+            return self._wrap(out if engine.holds(out) else engine.receive(np.asarray(out)), engine, kind == "scalar")
+        if not isinstance(out, np.ndarray):
+            out = out.numpy()
         if kind == "number":
             return out.item()
-        if wrapped:
-            return self._wrap(out, self.engines[0], kind == "scalar")
         return out[()] if kind == "scalar" else out
 
     def _input(self, original: Any, wrapped: bool) -> Any:
         if wrapped and isinstance(original, np.ndarray):
-            return self._wrap(original, self.engines[0], False)
+            return self._wrap(self.engines[0].receive(original), self.engines[0], False)
         return original
 
     def lowered(self, inputs: Sequence[Any]) -> Lowered:
@@ -253,6 +271,12 @@ class Compiled:
 
 def _without_lines(program: SemanticProgram) -> SemanticProgram:
     return replace(program, operations=tuple(replace(o, line=None) for o in program.operations))
+
+
+def place_of(value: Any) -> str:
+    """The engine in whose memory an input lies; empty for the host's, and for a number."""
+    memory = _memory(value)
+    return memory.engine.id if isinstance(memory, RemoteArray) else ""
 
 
 def _memory(original: Any) -> Any:

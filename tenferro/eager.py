@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tenferro.array import Array, wrap
+from tenferro.array import Array, asarray, wrap
 from tenferro.engines.engine import Engine
 from tenferro.jit import JitFunction
 from tenferro.runtime import default_runtime
@@ -23,7 +23,7 @@ from tenferro.tracer.api.promotion import check_number, out_mismatch
 from tenferro.tracer.api.record import API, ApiFunction
 from tenferro.tracer.api.registry import BY_NUMPY
 from tenferro.tracer.complaints import scalar_write
-from tenferro.tracer.errors import DtypeError, TraceError
+from tenferro.tracer.errors import DtypeError, LoweringError, TraceError
 from tenferro.tracer.exact import static_key
 from tenferro.tracer.foreign import NUMPY_ERRORS, as_own
 from tenferro.tracer.lines import at, user_line
@@ -124,8 +124,26 @@ def _deliver(name: str, result: Any, out: Any, where: Any, casting: Any = "same_
     for x, stretched in ((data, stretches(name)), (_data(where), True)):
         if not _fits(np.shape(x), out.shape, stretched):
             raise out_mismatch(name, str(np.shape(x)), str(out.shape), stretched)
+    if isinstance(out, Array) and not out.engine.is_host:
+        return _replaced(name, out, result, where)
     np.copyto(_data(out), _data(_converted(result, out.dtype)), where=_data(where))
     return out
+
+
+def _replaced(name: str, out: Array, result: Any, where: Any) -> Array:
+    """``out`` with the result as its memory: nothing is written on a device, so that views of the old one stay."""
+    if where is not True or np.shape(result) != out.shape:
+        raise _no_write(name, out)
+    new = call("astype", (result, out.dtype), {}) if result.dtype != out.dtype else result
+    out._data = asarray(new, engine=out.engine)._data
+    return out
+
+
+def _no_write(name: str, out: Array) -> LoweringError:
+    return LoweringError(
+        f"{name}: an array on {out.device}, whose memory is not written; a jitted function that copies, writes and "
+        f"returns is needed{at(user_line())}"
+    )
 
 
 def _fits(own: tuple[int, ...], shape: tuple[int, ...], stretches: bool) -> bool:
@@ -208,6 +226,8 @@ def namespace_call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 
 def _view(record: ApiFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     engine = _engine(args) or _engine(tuple(kwargs.values()))
+    if engine is not None and not engine.is_host:  # a view is another layout of the same memory there too
+        return _function(record.name)(args, kwargs)
     result = _run(record, args, kwargs)
     return result if engine is None else _made(result, engine)
 
@@ -287,6 +307,8 @@ def set_item(array: Array, key: Any, value: Any) -> None:
         captured(trace, array)[key] = value
         return
     _check_target("setitem", array)
+    if not array.engine.is_host:
+        raise _no_write("setitem", array)
     new = _converted(value, array.dtype)
     try:
         array._data[_unwrapped(key)] = new

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tenferro.array import wrap
-from tenferro.compiled import Compiled
+from tenferro.compiled import Compiled, place_of
 from tenferro.engines.engine import Engine
 from tenferro.explain import CacheInfo, Explanation, TraceRecord, describe, guard_text, reason_for
 from tenferro.lowered import Lowered
@@ -34,7 +34,7 @@ from tenferro.tracer.places import Place
 from tenferro.tracer.program import SemanticProgram
 from tenferro.tracer.signature import ArgumentLeaf, BoundCall
 from tenferro.tracer.substitution import substituted
-from tenferro.tracer.trace import Trace, running_trace
+from tenferro.tracer.trace import Trace, is_tenferro_array, running_trace
 from tenferro.tracer.tree import TreeDef, opened
 
 MAX_PROGRAMS = 64
@@ -135,7 +135,11 @@ class Programs:
         result, reads = self._traced_alone(call) if self._eager else self._traced(call)
         traced = time.perf_counter()
         runtime = default_runtime()
-        compiled = Compiled(result, reads, runtime, self._targets(engine, result.program), wrap, not self._eager)
+        given = {**{k: leaf.value for k, leaf in enumerate(call.dynamic)}, **dict(result.captured)}
+        places = tuple([place_of(given.get(k)) for k in range(len(result.program.inputs))])
+        wrapped = call.wrapped or any(is_tenferro_array(array) for _, array in result.captured)
+        targets = self._targets(engine, result.program)
+        compiled = Compiled(result, reads, runtime, targets, wrap, not self._eager, places, wrapped)
         prepared = time.perf_counter()
         found = _fit(compiled, call)
         if found is None:

@@ -86,7 +86,9 @@ def as_native(array: AnyArray, name: str, function: str) -> AnyArray:
         return array.astype(native)
     if not array.flags.aligned:
         return array.copy()
-    return array if type(array) is np.ndarray else array.view(np.ndarray)
+    if type(array) is np.ndarray or not isinstance(array, np.ndarray):  # what is none lies on an engine, which made it
+        return array
+    return array.view(np.ndarray)
 
 
 def classify(value: Any, name: str, function: str, donated: bool = False) -> ArgumentLeaf:
@@ -94,7 +96,9 @@ def classify(value: Any, name: str, function: str, donated: bool = False) -> Arg
     cls = type(value)
     if cls in _wrappers:
         inner = as_native(_wrappers[cls](value), name, function)
-        key = (inner.dtype, "scalar" if value._scalar else inner.ndim)
+        key: tuple[Hashable, ...] = (inner.dtype, "scalar" if value._scalar else inner.ndim)
+        if not isinstance(inner, np.ndarray):
+            key = (*key, value.device)
         return ArgumentLeaf("array", inner, key, name, value, wrapped=True, donated=donated)
     if cls is np.ndarray or cls is np.memmap:
         array = as_native(value, name, function)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import random
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,8 +13,9 @@ import pytest
 import tenferro as tn
 from tenferro.engines.cuda.arena import Arena
 from tenferro.engines.cuda.arrays import DeviceArray
+from tenferro.engines.cuda.binding import BoundPlan
 from tenferro.engines.cuda.device import ALIGNMENT
-from tenferro.engines.cuda.engine import CudaEngine
+from tenferro.engines.cuda.engine import CudaEngine, CudaExecutable
 from tenferro.engines.errors import BrokenEngineError, EngineFailure
 from tenferro.lowering import lower
 from tenferro.tracer.config import config
@@ -32,6 +34,19 @@ def cuda() -> Iterator[CudaEngine]:
     tn.default_runtime().reconfigure(lambda c: c.register_engine(engine))
     yield engine
     tn.default_runtime().reconfigure(lambda c: c.remove_engine("cuda:0"))
+
+
+def bound_of(unit: Any) -> BoundPlan:
+    """The one binding of an executable."""
+    assert isinstance(unit, CudaExecutable)
+    (bound,) = unit._bound.values()
+    return bound
+
+
+def run(unit: Any, *arrays: Any) -> Any:
+    """The one output of a run."""
+    (out,) = unit.run(list(arrays)).outputs
+    return out
 
 
 def device(engine: CudaEngine) -> ShimDevice:
@@ -68,14 +83,13 @@ def test_temporaries_share_memory_after_their_last_use(cuda: CudaEngine):
     plan = tn.jit(passes).lower(square).plan
     unit = cuda.compile(plan)
     unit.run([cuda.receive(square)])
-    (bound,) = unit._bound.values()
-    assert bound.arena <= 8 * 512  # 8 passes of three matrices and two vectors each, of 256 or 512 bytes
+    assert bound_of(unit).arena <= 8 * 512  # 8 passes of three matrices and two vectors each, of 256 or 512 bytes
 
 
 def test_a_view_of_an_input_shares_its_memory_and_keeps_it(cuda: CudaEngine):
     plan = lower(tn.jit(lambda x: x.T[1:]).trace(X), config())
     given = cuda.receive(X)
-    (out,) = cuda.compile(plan).run([given]).outputs
+    out = run(cuda.compile(plan), given)
     assert isinstance(out, DeviceArray) and out.memory is given.memory
     del given
     gc.collect()
@@ -90,10 +104,10 @@ def test_results_stay_on_the_device_until_they_are_fetched(cuda: CudaEngine):
     plan = lower(tn.jit(softmax).trace(X), config())
     unit = cuda.compile(plan)
     x = cuda.receive(X)
-    (out,) = unit.run([x]).outputs
+    out = run(unit, x)
     assert device(cuda).copied["down"] == 0
     assert not device(cuda).stream().record().is_done  # nobody has waited for the kernel
-    (twice,) = unit.run([out]).outputs
+    twice = run(unit, out)
     np.testing.assert_array_equal(twice.numpy(), tn.jit(lambda x: softmax(softmax(x)))(X))
     assert device(cuda).copied["down"] == X.nbytes
     interface = twice.__cuda_array_interface__
@@ -145,7 +159,7 @@ def test_a_failed_launch_breaks_the_engine_and_no_other(late: bool, cuda: CudaEn
 def test_failures_outside_runs_are_told_too(cuda: CudaEngine):
     unit = cuda.compile(lower(tn.jit(softmax).trace(X), config()))
     device(cuda).fail, device(cuda).fail_late = "power failure", True
-    (out,) = unit.run([cuda.receive(X)]).outputs
+    out = run(unit, cuda.receive(X))
     with pytest.raises(EngineFailure, match="power failure"):
         cuda.synchronize()
     with pytest.raises(EngineFailure, match="power failure"):
@@ -170,7 +184,6 @@ def test_kernels_with_too_many_words_read_them_from_memory(cuda: CudaEngine):
     unit = cuda.compile(lower(tn.jit(total).trace(*arrays), config()))
     made = [cuda.receive(a.base) for a in arrays]
     views = [DeviceArray(cuda, m.memory, 0, a.shape, a.strides, a.dtype) for m, a in zip(made, arrays, strict=True)]
-    (out,) = unit.run(views).outputs
-    (bound,) = unit._bound.values()
-    assert not any(k.text.by_value for k in bound.kernels)
+    out = run(unit, *views)
+    assert not any(k.text.by_value for k in bound_of(unit).kernels)
     np.testing.assert_array_equal(out.numpy(), tn.jit(total)(*arrays))
