@@ -15,7 +15,7 @@ from tenferro.engines.cuda.builder import CudaBuilder, Parts, Val
 from tenferro.engines.cuda.code import Code
 from tenferro.engines.cuda.elements import POINTER, Value
 from tenferro.engines.cuda.params import LATCH, CudaParams, CudaVariant
-from tenferro.engines.cuda.prelude import MAX_VALUE_WORDS
+from tenferro.engines.cuda.prelude import takes_value
 from tenferro.lowering.region import Apply, Gather, Iota, Load, Node, Reduce, Region, Uniform, Valid, Window
 from tenferro.tracer import scalar
 from tenferro.tracer.op import Check, Pointwise
@@ -57,7 +57,7 @@ class Body:
 
     def at(self, position: int) -> str:
         """The text of a parameter word."""
-        return f"P.w[{position}]" if self.params.words <= MAX_VALUE_WORDS else f"P[{position}]"
+        return f"P.w[{position}]" if takes_value(self.params.words) else f"P[{position}]"
 
     def dtype(self, a: int) -> np.dtype[Any]:
         """What access a reads or writes."""

@@ -13,7 +13,7 @@ from tenferro.engines.cuda.builder import Parts
 from tenferro.engines.cuda.code import Code
 from tenferro.engines.cuda.params import CudaParams, CudaVariant
 from tenferro.engines.cuda.pointwise import all_kernel
-from tenferro.engines.cuda.prelude import MAX_VALUE_WORDS, KernelText
+from tenferro.engines.cuda.prelude import KernelText, takes_value
 from tenferro.engines.cuda.rows import RowKernel, max_threads
 from tenferro.lowering.region import Region
 
@@ -29,7 +29,7 @@ def kernel_text(region: Region, variant: CudaVariant, axis_loops: Mapping[int, i
         body = Body(region, variant, axis_loops, parts, Code())
         write(body)
         bound = f"__launch_bounds__({max_threads(region, variant)})"
-        kind = f"const tn_words<{words}> P" if words <= MAX_VALUE_WORDS else "const long long* __restrict__ P"
+        kind = f"const tn_words<{words}> P" if takes_value(words) else "const long long* __restrict__ P"
         return body.code.function(f'extern "C" __global__ void {bound} {NAME}_{entry}({kind})')
 
     if variant.schedule == "all":

@@ -1,7 +1,7 @@
 """Where a CUDA kernel finds its numbers: the words of ``tenferro.engines.cpu.params``, then divisors as multipliers.
 
 In: a Region and a CudaVariant. Out: ``CudaParams``; emission asks it for positions, launch fills the words. All words
-are int64. Pointers are device addresses, which the caller adds at ``("p", access)``, ``PARTS``, ``CELLS`` and ``LATCH``.
+are int64. Pointers are device addresses, which the caller adds at ``("p", access)``, ``PARTS``, ``CELLS``, ``LATCH``.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class CudaParams:
 
 
 def divisor(d: int) -> tuple[int, int]:
-    """Multiplier and shift for ``tn_divide``; of no use to sizes of 0 and from 2**31 on, for which wide kernels divide."""
+    """Multiplier and shift for ``tn_divide``; zeros for sizes that it does not serve: 0, and from 2**31 on."""
     if not 0 < d < 1 << 31:
         return 0, 0
     shift = (d - 1).bit_length()

@@ -14,6 +14,12 @@ OPTIONS = ("--std=c++17", "-fmad=false", "-prec-div=true", "-prec-sqrt=true", "-
 MAX_VALUE_WORDS = 500
 """Parameter words that a kernel takes by value: 4 kB is what every device takes, less a little."""
 
+
+def takes_value(words: int) -> bool:
+    """Whether a kernel takes this many parameter words by value."""
+    return words <= MAX_VALUE_WORDS
+
+
 PRELUDE = """\
 #ifndef TN_SHIM
 static __device__ char* tn_global(long long address) { return (char*)__cvta_global_to_generic(address); }
@@ -58,7 +64,7 @@ class KernelText:
 
     @property
     def by_value(self) -> bool:
-        return self.words <= MAX_VALUE_WORDS
+        return takes_value(self.words)
 
     @property
     def module(self) -> str:

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from tenferro.engines.cpu.phases import chunk_length
 from tenferro.engines.cuda.body import Body
 from tenferro.engines.cuda.builder import Val, c_type
 from tenferro.engines.cuda.params import ITEMS, ROWS, Schedule
-from tenferro.engines.cpu.phases import chunk_length
 from tenferro.lowering.region import Reduce, Region
 from tenferro.lowering.tree import CHUNK_STEPS
 

@@ -16,7 +16,7 @@ import numpy as np
 
 import tenferro as tn
 from benchmarks.case import ArrayCase
-from benchmarks.cases import pointwise, reductions
+from benchmarks.cases import layout, pointwise, reductions
 from tenferro.engines.cuda.params import Schedule
 from tenferro.engines.cuda.prelude import KernelText
 from tenferro.lowering import lower
@@ -89,14 +89,14 @@ NATIVE_ROWS = tuple(n for n in OPS if not isinstance(OPS[n].form, Library | Cont
 
 
 def _chosen(samples: Sequence[Sample]) -> list[Sample]:
-    """For every combination of dtypes the sample with the most elements, and one of the others in turn."""
+    """For every combination of dtypes the sample with the most elements; of every fourth one of the others as well."""
     groups: dict[tuple[str, ...], list[Sample]] = {}
     for sample in samples:
         groups.setdefault(tuple(x.dtype.str for x in sample.operands), []).append(sample)
     found = []
     for number, group in enumerate(groups.values()):
         largest = max(group, key=lambda s: sum(x.size for x in s.operands))
-        found += [largest] if len(group) == 1 else [largest, group[number % len(group)]]
+        found += [largest] if number % 4 else [largest, group[number % len(group)]]
     return found
 
 
@@ -139,7 +139,9 @@ def reduced() -> tuple[Case, ...]:
                 if schedule == "thread" and length > LONGEST_OF_THREAD or not length and name[:3] != "sum":
                     continue
                 number += 1
-                mine = dtypes if FULL else [dtypes[number % len(dtypes)]]
+                if not FULL and number % 2:
+                    continue
+                mine = dtypes if FULL else [dtypes[number // 2 % len(dtypes)]]
                 for dtype in mine:
                     sample = Sample((uniform(shape, dtype, number),), {"axes": axes, "keepdims": False})
                     found.append(op_case(name, sample, schedule))
@@ -190,7 +192,8 @@ def row_programs() -> tuple[Case, ...]:
         for k, schedule in enumerate(SCHEDULES):
             for j, shape in enumerate(shapes):
                 length = shape[0] if function is softmax_down else shape[1]
-                if schedule == "thread" and length > LONGEST_OF_THREAD:
+                rows = shape[0] * shape[1] // length
+                if schedule == "thread" and length > LONGEST_OF_THREAD or schedule == "block" and rows > 100:
                     continue
                 dtype = ("float32", "float64")[(number + k + j) % 2]
                 found.append(traced(function.__name__, function, (uniform(shape, dtype, j),), schedule))
@@ -250,7 +253,7 @@ def layouts() -> tuple[Case, ...]:
     return tuple(found)
 
 
-BENCHMARKS: tuple[ArrayCase, ...] = (*pointwise.CASES, *reductions.CASES)
+BENCHMARKS: tuple[ArrayCase, ...] = (*pointwise.CASES, *reductions.CASES, *layout.CASES)
 
 
 @cache

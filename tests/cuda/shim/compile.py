@@ -9,8 +9,10 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
+import platform
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -31,9 +33,11 @@ def missing() -> str:
     """Why the shim cannot run here; "" where it can."""
     if shutil.which("g++") is None:
         return "no g++ on this machine: kernel texts are not run on the CPU"
-    flags = Path("/proc/cpuinfo")
-    if flags.exists() and " fma " not in flags.read_text(encoding="utf-8"):
-        return "no fma instruction on this machine: g++ would call one of another speed for every fma"
+    if platform.machine() != "x86_64" or not sys.platform.startswith("linux"):
+        return f"the shim is written for x86-64 under Linux; this is {platform.machine()} under {sys.platform}"
+    features = set(Path("/proc/cpuinfo").read_text(encoding="utf-8").split())
+    if not {"fma", "f16c"} <= features:
+        return "this processor has no fma or f16c instructions, which the shim is compiled for"
     return ""
 
 

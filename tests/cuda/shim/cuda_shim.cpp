@@ -7,13 +7,37 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <ucontext.h>
 
 tn_dim threadIdx, blockIdx, blockDim, gridDim;
 __attribute__((aligned(64))) unsigned char tn_shared[48 << 10];
 
+// Saves the registers that a call keeps and the stack pointer, and goes on where another fiber did so. swapcontext does
+// the same with two system calls more, which is twenty times the time.
+extern "C" void tn_switch(char** from, char* to);
+asm(R"(
+.pushsection .text
+.globl tn_switch
+tn_switch:
+  pushq %rbp
+  pushq %rbx
+  pushq %r12
+  pushq %r13
+  pushq %r14
+  pushq %r15
+  movq %rsp, (%rdi)
+  movq %rsi, %rsp
+  popq %r15
+  popq %r14
+  popq %r13
+  popq %r12
+  popq %rbx
+  popq %rbp
+  ret
+.popsection
+)");
+
 struct tn_fiber {
-  ucontext_t context;
+  char* stack;
   tn_state state;
   unsigned long long box[2];
   unsigned turn;
@@ -22,14 +46,14 @@ static const size_t STACK = 64 << 10;
 static const unsigned MOST = 1024;
 static tn_fiber fibers[MOST];
 static char* stacks;
-static ucontext_t scheduler;
+static char* scheduler;
 static unsigned current;
 static tn_kernel running;
 static const long long* running_words;
 
 void tn_wait(tn_state state) {
   fibers[current].state = state;
-  swapcontext(&fibers[current].context, &scheduler);
+  tn_switch(&fibers[current].stack, scheduler);
 }
 
 unsigned tn_lane() { return current & 31; }
@@ -45,18 +69,18 @@ unsigned long long tn_shuffle_bits(unsigned long long x, unsigned source) {
 
 static void fiber_main() {
   running(running_words);
-  fibers[current].state = TN_DONE;
+  tn_wait(TN_DONE);
 }
 
 static void start(unsigned t) {
   tn_fiber& f = fibers[t];
   f.state = TN_READY;
   f.turn = 0;
-  getcontext(&f.context);
-  f.context.uc_stack.ss_sp = stacks + t * STACK;
-  f.context.uc_stack.ss_size = STACK;
-  f.context.uc_link = &scheduler;
-  makecontext(&f.context, fiber_main, 0);
+  // As if it had been left in its first line: six registers, then where to go on; no one is returned to.
+  char** top = (char**)(stacks + (t + 1) * STACK);
+  top[-1] = 0;
+  top[-2] = (char*)fiber_main;
+  f.stack = (char*)(top - 8);
 }
 
 // Threads of [first, stop) that wait at `state` go on when every one does, or is done.
@@ -80,7 +104,7 @@ static void run_block(unsigned count) {
       if (fibers[t].state != TN_READY) continue;
       current = t;
       threadIdx = {t % blockDim.x, t / blockDim.x, 0};
-      swapcontext(&scheduler, &fibers[t].context);
+      tn_switch(&scheduler, fibers[t].stack);
       moved = true;
     }
     for (unsigned w = 0; w < count; w += 32) moved |= release(w, w + 32 < count ? w + 32 : count, TN_WARP);
