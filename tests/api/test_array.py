@@ -10,6 +10,7 @@ import pytest
 import tenferro as tn
 import tenferro.numpy as tnp
 from tenferro.tracer.errors import DtypeError, MutationError, TraceError
+from tests.runtime.engines import several
 
 
 @pytest.fixture
@@ -187,12 +188,12 @@ def test_in_place_inside_a_trace_is_refused(x):
 def test_two_engines(x):
     if not tn.list_engines()[0].startswith("cpu"):
         pytest.skip("needs the CPU engine")
-    _, second = tn.cpu_engines(2)
-    y = x.to(second)
-    assert y.device == "cpu:1" and not np.shares_memory(np.asarray(x), np.asarray(y))
-    assert (y + 1).device == "cpu:1"
-    with pytest.raises(tn.LoweringError, match="cpu:0 and cpu:1"):
-        x + y
+    with several(2) as (_, second):
+        y = x.to(second)
+        assert y.device == "cpu:1" and not np.shares_memory(np.asarray(x), np.asarray(y))
+        assert (y + 1).device == "cpu:1"
+        with pytest.raises(tn.LoweringError, match="cpu:0 and cpu:1"):
+            x + y
 
 
 def test_sharing_of_memory_is_told_truly() -> None:

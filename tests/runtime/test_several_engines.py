@@ -431,6 +431,38 @@ def test_threads_scope_holds_in_workers():
     assert len(seen) >= 2 and {n for _, n in seen} == {1}
 
 
+def test_failures_leave_no_memory_behind():
+    """Pooled buffers of every part go back, the collector's help or not, once the error has been dealt with."""
+    import gc
+
+    from tenferro.engines.cpu import memory
+
+    @tn.jit
+    def f(a, i):
+        with tn.on("cpu:1"):
+            b = a * 2
+        with tn.on("cpu:2"):
+            c = a + 1
+        return b[i] + c.sum()
+
+    big = np.ones(100_000)
+    f(big, np.array([0]))
+    gc.collect()
+    gc.disable()
+    try:
+        before = memory.stats().live
+        for _ in range(3):
+            try:
+                f(big, np.array([100_000]))
+            except BoundsError:
+                pass
+            assert memory.stats().live == before
+        assert f(big, np.array([5])).tolist() == [200_002]
+        assert memory.stats().live == before
+    finally:
+        gc.enable()
+
+
 # Reconfiguration and concurrency
 
 
