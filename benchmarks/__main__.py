@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     made.add_argument("--cases", default="", help="comma-separated; default: all but compile_9000")
     made.add_argument("--peers", default="", help="comma-separated, beside tenferro; default: every installed one")
+    made.add_argument("--engine", default="cpu", choices=("cpu", "cuda"), help="cuda: arrays that stay on a GPU")
     made.add_argument("--dtype", default="float32,float64", help="float32,float64")
     made.add_argument("--size-scale", type=float, default=1.0, help="multiplies the number of elements")
     made.add_argument("--seconds", type=float, default=1.5, help="time for each case and peer, at least 5 rounds")
@@ -53,18 +55,21 @@ def chosen_cases(text: str) -> list[Case]:
     return [CASES[n] for n in names]
 
 
-def chosen_peers(text: str, threads: int) -> list[Peer]:
-    from benchmarks.peers import PEERS, load
+def chosen_peers(text: str, threads: int, engine: str) -> list[Peer]:
+    from benchmarks.peers import load, peers_on
 
-    names = list(dict.fromkeys(["tenferro", *(n for n in text.split(",") if n)])) if text else list(PEERS)
-    unknown = [n for n in names if n not in PEERS]
+    known = peers_on(engine)
+    names = list(dict.fromkeys(["tenferro", *(n for n in text.split(",") if n)])) if text else list(known)
+    unknown = [n for n in names if n not in known]
     if unknown:
-        raise SystemExit(f"benchmarks: no peer {', '.join(unknown)}; there are {', '.join(PEERS)}")
+        raise SystemExit(f"benchmarks: no peer {', '.join(unknown)} on {engine}; there are {', '.join(known)}")
     found = []
     for name in names:
         try:
-            found.append(load(name, threads))
-        except ImportError as problem:
+            found.append(load(name, threads, engine))
+        except (ImportError, ValueError) as problem:  # not installed; no GPU
+            if name == "tenferro":
+                raise SystemExit(f"benchmarks: {problem}") from None
             print(f"{name} is left out: {problem}", file=sys.stderr)
     return found
 
@@ -75,7 +80,8 @@ def measure(args: argparse.Namespace, cases: Sequence[Case], peers: Sequence[Pee
 
     names = [p.name for p in peers]
     results: list[Result] = []
-    for case in cases:
+    on_gpu = args.engine == "cuda"
+    for case in cases if not on_gpu else [c for c in cases if not isinstance(c, ProcessCase)]:
         dtypes = args.dtype.split(",") if not isinstance(case, ProcessCase) or case.dtypes else [""]
         for dtype in dtypes:
             print(f"{case.name} {dtype} …", file=sys.stderr, flush=True)
@@ -94,9 +100,10 @@ def run_array_case(
 ) -> list[Result]:
     import numpy as np
 
-    from benchmarks.measure import run_case
+    from benchmarks.measure import floor_call, gpu_floor_call, run_case
 
-    return run_case(case, np.dtype(dtype), peers, args.size_scale, args.seconds, threads)
+    floor = gpu_floor_call if args.engine == "cuda" else partial(floor_call, threads=threads)
+    return run_case(case, np.dtype(dtype), peers, args.size_scale, args.seconds, floor)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -114,18 +121,19 @@ def main(argv: Sequence[str] | None = None) -> None:
         made = report.merge([report.from_json(p.read_text(encoding="utf-8")) for p in args.from_json])
     else:
         cases = chosen_cases(args.cases)
-        peers = chosen_peers(args.peers, threads)
+        peers = chosen_peers(args.peers, threads, args.engine)
         results = measure(args, cases, peers, threads)
         settings = {
             "command": " ".join(["python -m benchmarks", *(sys.argv[1:] if argv is None else argv)]),
             "threads": threads,
             "size_scale": args.size_scale,
         }
-        made = report.Report(report.machine(threads), {p.name: p.version() for p in peers}, settings, results)
+        machine = report.machine(threads) | (report.gpu() if args.engine == "cuda" else {})
+        made = report.Report(machine, {p.name: p.version() for p in peers}, settings, results)
     print("\n".join(f"{k}: {v}" for k, v in made.machine.items()))
     print("versions: " + ", ".join(f"{k} {v}" for k, v in made.versions.items()) + "\n")
     print(report.text_table(report.rows(made, CASES)))
-    gates = gate_rows(made, CASES)
+    gates = gate_rows(made, CASES) if args.engine == "cpu" else []
     if len(gates) > 1:
         print("\n" + report.text_table(gates))
     print("\n".join(["", *report.notes(made)]).rstrip())

@@ -26,6 +26,10 @@ SETTLE_SECONDS = 20e-3
 MIN_ROUNDS, MAX_ROUNDS = 5, 101
 
 
+Floor = Callable[[int], Call]
+"""Bytes that a case must move → a copy that moves as many."""
+
+
 @dataclass(frozen=True)
 class Result:
     """``status`` is ``ok``, ``wrong``, or the reason why there is no time. ``error``: the largest difference from NumPy
@@ -91,6 +95,21 @@ def floor_call(moved: int, threads: int) -> Call:
     return call
 
 
+def gpu_floor_call(moved: int) -> Call:
+    """A copy of ``moved / 2`` bytes inside a GPU's memory."""
+    from tenferro import cuda_engine
+
+    engine: Any = cuda_engine(0)
+    half = max(moved // 2, 1)
+    source, target = (engine.receive(np.zeros(half, np.uint8)) for _ in range(2))
+
+    def call() -> None:
+        engine.device.copy(target.address, source.address, half, engine.stream)
+        engine.synchronize()
+
+    return call
+
+
 def choose(peer: Peer, case: ArrayCase, inputs: Inputs, expected: Array) -> Entry | Result:
     """The fastest correct form of a peer, or the result that says why there is none."""
     dtype = inputs[0].dtype
@@ -137,7 +156,7 @@ def interleave(calls: Sequence[tuple[Call, int]], seconds: float) -> list[list[f
 
 
 def run_case(
-    case: ArrayCase, dtype: np.dtype[Any], peers: Sequence[Peer], scale: float, seconds: float, threads: int
+    case: ArrayCase, dtype: np.dtype[Any], peers: Sequence[Peer], scale: float, seconds: float, floor: Floor
 ) -> list[Result]:
     """Time one case with all peers; the floor comes first where the case has one."""
     inputs = case.inputs(dtype, scale)
@@ -147,7 +166,7 @@ def run_case(
     chosen = [choose(peer, case, inputs, expected) for peer in peers]
     entries = [c for c in chosen if isinstance(c, Entry)]
     if case.moved is not None:
-        entries.insert(0, Entry(FLOOR, "", floor_call(case.moved(inputs), threads), 1, None))
+        entries.insert(0, Entry(FLOOR, "", floor(case.moved(inputs)), 1, None))
     samples = interleave([(e.call, e.repeats) for e in entries], seconds)
     timings = [
         Result(case.name, dtype.name, e.peer, "ok", e.form, median(s), *_quartiles(s), len(s), e.error)

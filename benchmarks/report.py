@@ -54,6 +54,15 @@ def machine(threads: int) -> dict[str, str]:
     return found
 
 
+def gpu() -> dict[str, str]:
+    """The GPU that ``cuda:0`` is."""
+    from tenferro import cuda_engine
+
+    device: Any = cuda_engine(0).device  # type: ignore[attr-defined]
+    major, minor = device.capability
+    return {"gpu": f"{device.name}, {device.processors} multiprocessors, compute capability {major}.{minor}"}
+
+
 def _pair(line: str) -> tuple[str, str]:
     key, _, value = line.partition(":")
     return key.strip(), value.strip()

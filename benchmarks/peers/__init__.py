@@ -15,9 +15,17 @@ PEERS = {
     "torch": "torch_peer.TorchPeer",
 }
 
+CUDA_PEERS = {"tenferro": "tenferro_peer.TenferroCudaPeer", "cupy": "cupy_peer.CupyPeer"}
+"""Those with arrays that stay on a GPU."""
 
-def load(name: str, threads: int) -> Peer:
+
+def peers_on(engine: str) -> dict[str, str]:
+    """The peers that run on ``cpu`` or ``cuda``."""
+    return CUDA_PEERS if engine == "cuda" else PEERS
+
+
+def load(name: str, threads: int, engine: str = "cpu") -> Peer:
     """Make a peer. Raises ImportError where its library is not installed."""
-    module, _, cls = PEERS[name].partition(".")
+    module, _, cls = peers_on(engine)[name].partition(".")
     peer: Peer = getattr(import_module(f"benchmarks.peers.{module}"), cls)(threads)
     return peer

@@ -1,8 +1,9 @@
-"""tenferro: the case's own function under ``jit``, NumPy arrays in and out."""
+"""tenferro: the case's own function under ``jit``; NumPy arrays in and out, or arrays that stay on a GPU."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import tenferro as tn
 from benchmarks.case import ArrayCase, Inputs
@@ -22,3 +23,22 @@ class TenferroPeer(Peer):
     def forms(self, case: ArrayCase, inputs: Inputs) -> Mapping[str, Call]:
         compiled = tn.jit(case.function)
         return {"jit": lambda: compiled(*inputs)}
+
+
+class TenferroCudaPeer(TenferroPeer):
+    """On ``cuda:0``. Each call waits until the GPU is done."""
+
+    def __init__(self, threads: int) -> None:
+        super().__init__(threads)
+        self.engine = tn.cuda_engine(0)  # ImportError without CuPy
+
+    def forms(self, case: ArrayCase, inputs: Inputs) -> Mapping[str, Call]:
+        compiled = tn.jit(case.function)
+        arrays = [tn.asarray(x, engine=self.engine) for x in inputs]
+
+        def call() -> Any:
+            result = compiled(*arrays)
+            self.engine.synchronize()
+            return result
+
+        return {"jit": call}

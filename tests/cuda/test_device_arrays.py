@@ -76,7 +76,7 @@ def test_arrays_of_both_kinds_meet_on_the_device(cuda: CudaEngine):
 
 def test_captured_device_arrays(cuda: CudaEngine):
     class Model:
-        weights = tn.asarray(V, engine="cuda:0")
+        weights: Any = tn.asarray(V, engine="cuda:0")
 
     model = Model()
     f = tn.jit(lambda x: x * model.weights)
