@@ -13,13 +13,16 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import product
+from itertools import accumulate, product
 from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from tenferro.tracer.dims import DimExpr, Extent, Leaf, floordiv, leaf, leaves, mul, substitute
+from tenferro.tracer import build
+from tenferro.tracer.dims import DimExpr, Extent, Leaf, add, floordiv, leaf, leaves, mul, substitute
+from tenferro.tracer.errors import ShapeError
+from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.op import Op
 from tenferro.tracer.ops import collectives, layout, pointwise
 from tenferro.tracer.program import ArrayType, DimScalar, Literal, Operand, Params, Value
@@ -229,28 +232,55 @@ class Spread:
     def join(self, x: Operand, spec: Spec) -> Operand:
         """The array that has these shards, outside; of one that is the same everywhere, the first."""
         if self.grid.remote is None:
-            found = self._joined(self.operands(x), spec, 0, {})
-        else:
-            found = x
-            for axis, names in enumerate(spec if self.grid.is_whole else ()):
-                if names:
-                    found = self.meet(collectives.all_gather, found, names, False, axis=axis, tiled=True)
-        counts = [self.grid.size(part) for part in spec] + [1] * (x.type.rank - len(spec))
-        shape = tuple(
-            self._whole.get((n, c), m) for n, c, m in zip(x.type.shape, counts, found.type.shape, strict=True)
-        )
-        if shape == found.type.shape:
-            return found
-        # The sum of the shards' sizes is the size that was cut; who compares shapes can see it then.
-        return self._alone("", layout.reshape, found, shape=shape)[0]
+            return self._joined(x, spec)
+        for axis, names in enumerate(spec if self.grid.is_whole else ()):
+            if names:
+                x = self.meet(collectives.all_gather, x, names, False, axis=axis, tiled=True)
+        return x
 
-    def _joined(self, copies: Sequence[Operand], spec: Spec, axis: int, where: dict[str, int]) -> Operand:
-        if axis == len(spec):
-            return copies[self.grid.at(where)]
-        names = spec[axis]
-        numbers = product(*(range(self.grid.size((n,))) for n in names))
-        parts = [self._joined(copies, spec, axis + 1, {**where, **dict(zip(names, k, strict=True))}) for k in numbers]
-        return parts[0] if len(parts) == 1 else self._alone("", layout.concatenate, *parts, axis=axis)[0]
+    def _joined(self, x: Operand, spec: Spec) -> Operand:
+        """The shards, each put in its place of one array."""
+        copies, rank = self.operands(x), x.type.rank
+        cut = [*spec, *((),) * (rank - len(spec))]
+        ranges = [range(self.grid.size(names)) for names in cut]
+        parts = {k: copies[self._position(cut, k)] for k in product(*ranges)}
+        if len(parts) == 1:
+            return copies[0]
+        origin = (0,) * rank
+        sizes = [[parts[(*origin[:a], k, *origin[a + 1 :])].type.shape[a] for k in ranges[a]] for a in range(rank)]
+        starts = [list(accumulate(each, add, initial=0)) for each in sizes]
+        # The sum of the shards' sizes is the size that was cut; who compares shapes can see it then.
+        shape = tuple(
+            self._whole.get((each[0], len(each)), begin[-1]) if len(set(each)) == 1 else begin[-1]
+            for each, begin in zip(sizes, starts, strict=True)
+        )
+        axes: tuple[int, ...] = ()
+        joined = self._alone("", layout.broadcast_to, build.literal(0, x.type.dtype), shape=shape, axes=axes)[0]
+        for k, part in parts.items():
+            box = tuple(sizes[a][n] for a, n in enumerate(k))
+            self._check_box(part.type.shape, box)
+            where = tuple(starts[a][n] for a, n in enumerate(k))
+            joined = self._alone(
+                "", layout.slice_update, joined, part, starts=where, steps=(1,) * rank, sizes=box
+            )[0]  # fmt: skip
+        return joined
+
+    def _position(self, cut: Sequence[tuple[str, ...]], numbers: Sequence[int]) -> int:
+        """The position of the shard that has these numbers along the array's axes."""
+        where: dict[str, int] = {}
+        for names, number in zip(cut, numbers, strict=True):
+            if names:
+                sizes = [self.grid.size((n,)) for n in names]
+                where.update(zip(names, map(int, np.unravel_index(number, sizes)), strict=True))
+        return self.grid.at(where)
+
+    def _check_box(self, shape: tuple[Extent, ...], box: tuple[Extent, ...]) -> None:
+        for axis, (found, needed) in enumerate(zip(shape, box, strict=True)):
+            if found != needed:
+                raise ShapeError(
+                    f"shard_map: axis {axis} of a result has sizes known only when it has run, which may differ; "
+                    f"a spec that cuts no other axis is needed{at(user_line())}"
+                )
 
     def partial(self) -> set[int]:
         """The ids of the values that may differ."""

@@ -58,6 +58,12 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         lambda: shards(lambda v: tn.psum(v.sum(), "i"), P(("i", "j")), P(), X), ValueError, r"mesh axis 'j'",
     ),
     "a differing size": (lambda: shards(lambda v: v[v > 0].shape[0], P("i"), P(), X), ValueError, r"for a size that"),
+    "sizes known when it has run": (
+        lambda: shards(lambda v: v[v[:, 0] > 0].T, P("i"), P("i"), X), ValueError, r"axis 1 of a result has sizes",
+    ),
+    "sums of such sizes": (
+        lambda: shards(lambda v: tn.psum(v[v > 0], "i"), P("i"), P(), X), ValueError, r"one type are needed",
+    ),
     "an index of the mesh": (lambda: shards(lambda v: tn.axis_index("j"), P("i"), P(), X), ValueError, r"'j'"),
     "an axis twice": (lambda: P("i", "i"), ValueError, r"named twice"),
     "no axis": (lambda: P(3), TypeError, r"PartitionSpec: an axis is 3"),

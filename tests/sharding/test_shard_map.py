@@ -132,6 +132,21 @@ def test_inside_jit_and_jit_inside() -> None:
     assert np.array_equal(tn.jit(nested)(x), x * x)
 
 
+@pytest.mark.parametrize("shape", [(0, 4), (4, 0), (0, 0), (4, 4)])
+def test_empty_arrays(shape: tuple[int, int]) -> None:
+    f = tn.shard_map(lambda v: (np.exp(v), tn.psum(v, ("i", "j"))), mesh(2, 2), P("i", "j"), (P("i", "j"), P()))
+    out, total = f(np.ones(shape))
+    assert bits(out, tn.jit(lambda v: np.exp(v))(np.ones(shape))) is None
+    assert bits(total, np.full((shape[0] // 2, shape[1] // 2), 4.0)) is None
+
+
+def test_results_with_a_size_that_was_cut_have_that_size() -> None:
+    """No guard is needed to add them to the argument."""
+    f = tn.shard_map(lambda v: np.exp(v), mesh(2), P("i"), P("i"))
+    program = tn.jit(lambda x: f(x) + x).trace(rows(4, 3))
+    assert [str(g) for g in program.guards] == ["(d0_0)%(2) == 0"]
+
+
 def test_one_program_for_every_size() -> None:
     f = tn.shard_map(lambda v: v - tn.pmean(v.mean(), "i"), mesh(2), P("i"), P("i"))
     for n in (2, 4, 10, 64, 1000):
