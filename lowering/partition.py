@@ -76,8 +76,9 @@ def partition(program: ExecProgram, engines: Sequence[int]) -> tuple[Part | int,
     followed = _followed(program)
     engines = _together(engines, followed)
     order = levels(program, engines)
-    for number in sorted(followed, reverse=True):
-        latest = min(order[k] - (engines[k] != engines[number]) for k in followed[number])
+    late = _made_of_nothing(program) | followed
+    for number in sorted(late, reverse=True):
+        latest = min(order[k] - (engines[k] != engines[number]) for k in late[number])
         order[number] = max(order[number], latest)
     for number, level in enumerate(order):
         where = -1 - number if is_collective(program.instructions[number]) else engines[number]
@@ -102,6 +103,23 @@ def _followed(program: ExecProgram) -> dict[int, list[int]]:
         is_watched = isinstance(instruction.op.form, Pointwise) and conditions.get(instruction.outputs[0].index)
         if is_watched and (is_checked(instruction) or behind):
             found[number] = []
+    return found
+
+
+def _made_of_nothing(program: ExecProgram) -> dict[int, list[int]]:
+    """Instructions that read no array, with those that read them: what is written into such an array in the part that
+    makes it is written in place."""
+    readers: dict[int, list[int]] = {}
+    for number, instruction in enumerate(program.instructions):
+        for s in instruction.inputs:
+            if isinstance(s, Slot):
+                readers.setdefault(s.index, []).append(number)
+    found = {}
+    for number, instruction in enumerate(program.instructions):
+        reads = any(isinstance(s, Slot) for s in instruction.inputs)
+        follow = [k for slot in instruction.outputs for k in readers.get(slot.index, ())]
+        if follow and not reads and not instruction.op.is_ordered:
+            found[number] = follow
     return found
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import accumulate, product
+from itertools import product
 from math import prod
 from typing import Any, TypeAlias
 
@@ -71,6 +71,14 @@ class Grid:
         for position in sorted(range(prod(self.sizes)), key=lambda p: self.index(p, names)):
             found.setdefault(self.index(position, others), []).append(position)
         return list(found.values())
+
+
+def _sums(sizes: Sequence[Extent]) -> list[Extent]:
+    """0, the first, the first two together, and so on."""
+    found: list[Extent] = [0]
+    for n in sizes:
+        found.append(add(found[-1], n))
+    return found
 
 
 Spec: TypeAlias = tuple[tuple[str, ...], ...]
@@ -248,7 +256,7 @@ class Spread:
             return copies[0]
         origin = (0,) * rank
         sizes = [[parts[(*origin[:a], k, *origin[a + 1 :])].type.shape[a] for k in ranges[a]] for a in range(rank)]
-        starts = [list(accumulate(each, add, initial=0)) for each in sizes]
+        starts = [_sums(each) for each in sizes]
         # The sum of the shards' sizes is the size that was cut; who compares shapes can see it then.
         shape = tuple(
             self._whole.get((each[0], len(each)), begin[-1]) if len(set(each)) == 1 else begin[-1]
@@ -256,7 +264,8 @@ class Spread:
         )
         axes: tuple[int, ...] = ()
         joined = self._alone("", layout.broadcast_to, build.literal(0, x.type.dtype), shape=shape, axes=axes)[0]
-        for k, part in parts.items():
+        # The first engine's own shard comes last: then all are written in place, in one part of the schedule.
+        for k, part in reversed(parts.items()):
             box = tuple(sizes[a][n] for a, n in enumerate(k))
             self._check_box(part.type.shape, box)
             where = tuple(starts[a][n] for a, n in enumerate(k))

@@ -233,6 +233,12 @@ def test_the_schedule_shows_parts_transfers_and_collectives() -> None:
     assert "cpu:1/host → cpu:0/host" in lowered.as_text("schedule")
 
 
+def test_shards_are_joined_in_place() -> None:
+    """One array is filled, and every shard written into it: no copies on the way."""
+    text = tn.shard_map(lambda v: np.exp(v), mesh(4), P("i"), P("i")).lower(rows(8)).as_text("regions")
+    assert text.count("starts as the memory of") == 4 and "starts as a copy" not in text
+
+
 def test_a_shard_crosses_and_not_the_whole_array() -> None:
     inner = tn.shard_map(lambda v: tn.psum(v.sum(), "i"), mesh(2), P("i"), P())
     f = tn.jit(lambda x: inner(np.exp(x)), engine="cpu:0")
