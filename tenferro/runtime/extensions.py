@@ -124,9 +124,9 @@ class Family:
 @dataclass(frozen=True)
 class ExtensionModule:
     """Families and where they run. executors: (family's name, hardware such as ``"cpu"`` or an engine's id) →
-    ``execute(lent, *arrays, **params)``, which returns new arrays of the types that the family infers, keeps none of them
-    and writes to no operand. A family without an executor for an engine runs as its reference where the
-    engine takes NumPy calls (``allow_reference``), and nowhere else."""
+    ``execute(lent, *arrays, **params)``, which returns new arrays of the types that the family infers, keeps none of
+    them and writes to no operand. A family without an executor for an engine runs as its reference where the engine
+    takes NumPy calls (``allow_reference``), and nowhere else."""
 
     name: str
     families: tuple[Family, ...]
