@@ -20,6 +20,7 @@ from tenferro.engines.cpu.binding import copy_region, kept_slabs, output_slots, 
 from tenferro.engines.cpu.layout import NeedsCopyError, Strided, contiguous
 from tenferro.engines.cuda.arena import Arena
 from tenferro.engines.cuda.device import ALIGNMENT
+from tenferro.engines.cuda.graphs import Replays, reason
 from tenferro.engines.cuda.kernels import KernelTable, Loaded
 from tenferro.engines.cuda.launch import CELLS, LATCH, PARTS, Bound, EmptyRowsError, bind_region
 from tenferro.engines.engine import Executor
@@ -100,11 +101,7 @@ class BoundPlan:
     owned: tuple[int, ...]
     outputs: tuple[Ref | Source, ...]
     latch: bool
-
-    @property
-    def is_capturable(self) -> bool:
-        """Whether nothing but launches, fills and library calls happens."""
-        return not any(isinstance(a, Call) for a in self.actions)
+    replays: Replays
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +166,8 @@ class Binder:
             self._free(dead)
         outputs = tuple(self.ref(o.index) if isinstance(o, Slot) else o for o in self.plan.program.outputs)
         loaded = self.kernels.load([(bound.key, region) for bound, region in self.texts])
-        return BoundPlan(tuple(self.actions), loaded, self.arena.size, tuple(self.owned), outputs, self.latch)
+        replays = Replays(reason(self.kernels.device, self.actions))
+        return BoundPlan(tuple(self.actions), loaded, self.arena.size, tuple(self.owned), outputs, self.latch, replays)
 
     def _step(self, step: Step) -> None:
         match step:

@@ -15,6 +15,7 @@ from tenferro.engines.cuda.device import (
     DeviceError,
     DeviceMemoryError,
     Event,
+    Graph,
     LibraryName,
     Memory,
     PoolStats,
@@ -109,6 +110,16 @@ class CupyStream(Stream):
     @property
     def pointer(self) -> int:
         return int(self.stream.ptr)
+
+
+class CupyGraph(Graph):
+    def __init__(self, device: CupyDevice, graph: Any) -> None:
+        self._device, self.graph = device, graph
+
+    def launch(self, stream: Stream) -> None:
+        own = _own(stream)
+        with self._device.watched():
+            self.graph.launch(own.stream)
 
 
 class CupyDevice(Device):
@@ -251,6 +262,20 @@ class CupyDevice(Device):
     def stream(self) -> Stream:
         with self.watched():
             return CupyStream(self, self.cupy.cuda.Stream(non_blocking=True))
+
+    @property
+    def captures(self) -> bool:
+        return True
+
+    def begin_capture(self, stream: Stream) -> None:
+        own = _own(stream)
+        with self.watched():
+            own.stream.begin_capture()
+
+    def end_capture(self, stream: Stream) -> Graph:
+        own = _own(stream)
+        with self.watched():
+            return CupyGraph(self, own.stream.end_capture())
 
     def _found_libraries(self) -> frozenset[LibraryName]:
         """cuBLAS comes with CUDA, or with wheels of its own, which may not be there."""

@@ -77,6 +77,14 @@ class Stream(ABC):
         """The driver's handle, for other libraries."""
 
 
+class Graph(ABC):
+    """Recorded work of a stream."""
+
+    @abstractmethod
+    def launch(self, stream: Stream) -> None:
+        """Submit all of it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Block:
     """``shape``, byte ``strides`` and ``dtype`` of elements at a device address, as library calls take them."""
@@ -186,6 +194,19 @@ class Device(ABC):
         """A new stream."""
 
     @property
+    def captures(self) -> bool:
+        """Whether ``begin_capture`` and ``end_capture`` record work."""
+        return False
+
+    def begin_capture(self, stream: Stream) -> None:
+        """Record what is submitted from now on instead of doing it."""
+        raise DeviceError("this device captures no graphs")
+
+    def end_capture(self, stream: Stream) -> Graph:
+        """What was recorded. DeviceError where it cannot be replayed."""
+        raise DeviceError("this device captures no graphs")
+
+    @property
     @abstractmethod
     def libraries(self) -> frozenset[LibraryName]:
         """The calls that ``call`` knows."""
@@ -197,6 +218,6 @@ class Device(ABC):
 
 
 __all__ = [
-    "ALIGNMENT", "Block", "Device", "DeviceError", "DeviceMemoryError", "Event", "LibraryName", "Memory", "PoolStats",
-    "Stream",
+    "ALIGNMENT", "Block", "Device", "DeviceError", "DeviceMemoryError", "Event", "Graph", "LibraryName", "Memory",
+    "PoolStats", "Stream",
 ]  # fmt: skip

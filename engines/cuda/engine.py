@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, assert_never
 
 import numpy as np
@@ -76,6 +77,10 @@ class CudaEngine(Engine):
 
     def holds(self, value: Any) -> bool:
         return isinstance(value, DeviceArray) and value.engine is self
+
+    @property
+    def runs_on_caller(self) -> bool:
+        return True  # what is launched runs beside the caller anyhow
 
     @property
     def carries(self) -> bool:
@@ -155,8 +160,8 @@ class CudaExecutable(Executable):
         with self.engine.watched(self.plan.program.name):
             bound = self._find(inputs)
             run = self._begin(bound, inputs)
-            for action in bound.actions:
-                self._act(action, bound, run, inputs)
+            eager = partial(self._submit, bound, run, inputs)
+            bound.replays.submit(self.engine.device, self.engine.stream, tuple(run.bases), eager)
             outputs = [self._output(o, run, inputs) for o in bound.outputs]
             found = self._latch(bound, run)
         if found != CLEAN:
@@ -185,6 +190,10 @@ class CudaExecutable(Executable):
         ]
         addresses = [0 if isinstance(x, int) else x.address for x in inputs]
         return _Run([*addresses, *(m.address if m else 0 for m in made)], [*inputs, *made])
+
+    def _submit(self, bound: BoundPlan, run: _Run, inputs: Sequence[Any]) -> None:
+        for action in bound.actions:
+            self._act(action, bound, run, inputs)
 
     def _act(self, action: Action, bound: BoundPlan, run: _Run, inputs: Sequence[Any]) -> None:
         device, stream = self.engine.device, self.engine.stream
@@ -265,6 +274,11 @@ class CudaExecutable(Executable):
             raise LoweringError(f"a kernel recorded {latch:#x}, which the reference engine does not find")
 
     # Looking inside.
+
+    def graphs(self) -> list[str]:
+        """For each layout seen: the graphs captured and replayed, or why there are none."""
+        told = [b.replays for b in list(self._bound.values())]
+        return [r.declined or f"{r.captured} captured, {r.replayed} replays" for r in told]
 
     def kernel_texts(self) -> dict[str, dict[str, str]]:
         found: dict[str, dict[str, str]] = {}

@@ -20,6 +20,7 @@ from tenferro.engines.cuda.device import (
     DeviceError,
     DeviceMemoryError,
     Event,
+    Graph,
     LibraryName,
     Memory,
     PoolStats,
@@ -69,10 +70,14 @@ class ShimStream(Stream):
         self._eager = eager
         self._queue: list[Callable[[], None]] = []
         self._failure = ""
+        self.recording: list[Callable[[], None]] | None = None
 
     def submit(self, work: Callable[[], None]) -> None:
         if self._failure:
             raise DeviceError(self._failure)
+        if self.recording is not None:
+            self.recording.append(work)
+            return
         self._queue.append(work)
         if self._eager:
             self.synchronize()
@@ -106,6 +111,16 @@ class ShimStream(Stream):
     @property
     def pointer(self) -> int:
         return 0
+
+
+class ShimGraph(Graph):
+    def __init__(self, work: list[Callable[[], None]]) -> None:
+        self.work = work
+
+    def launch(self, stream: Stream) -> None:
+        assert isinstance(stream, ShimStream)
+        for one in self.work:
+            stream.submit(one)
 
 
 def view(address: int, shape: Sequence[int], strides: Sequence[int], dtype: Any) -> Array:
@@ -224,6 +239,25 @@ class ShimDevice(Device):
             SHIM.run(kernel, entry, given, grid, block)
 
         self._submit(stream, work)
+
+    # Graphs. ``refuse_capture`` makes recording fail.
+
+    refuse_capture = ""
+
+    @property
+    def captures(self) -> bool:
+        return True
+
+    def begin_capture(self, stream: Stream) -> None:
+        assert self._stream.recording is None
+        self._stream.recording = []
+
+    def end_capture(self, stream: Stream) -> Graph:
+        work, self._stream.recording = self._stream.recording, None
+        assert work is not None
+        if self.refuse_capture:
+            raise DeviceError(self.refuse_capture)
+        return ShimGraph(work)
 
     # Streams and libraries.
 
