@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TypeAlias, assert_never
 
 from tenferro.engines.engine import Engine
-from tenferro.engines.errors import EventError, InputIngressError, MissingTransferError
+from tenferro.engines.errors import EventError, InputIngressError, MissingTransferError, NoEligibleEngineError
 from tenferro.lowering.exec_program import ExecProgram, Instruction, Slot, Source
 from tenferro.lowering.partition import Part, partition, whole
 from tenferro.runtime.drawing import Box, drawing
@@ -47,7 +47,8 @@ class TransferNode:
 
 @dataclass(frozen=True, slots=True)
 class CollectiveNode:
-    """Operand k lies on ``places[k]`` and so will result k. It happens in the domain of the first."""
+    """Operand k lies on ``places[k]`` and so will result k: the engine that it is for, or one of the host for a device.
+    It happens in the domain of the first."""
 
     instruction: Instruction
     places: tuple[int, ...]
@@ -184,13 +185,26 @@ class Builder:
         return self.barriers[before, engine]
 
     def _collective(self, instruction: Instruction) -> None:
-        ids = [e.id for e in self.engines]
-        places = tuple(ids.index(p) for p in instruction.params["places"])
+        places = tuple(self._meeting(instruction, p) for p in instruction.params["places"])
         slots = [s.index for s in instruction.inputs if isinstance(s, Slot)]
         dependencies = [self._bring(s, p, f"read by {instruction.op.name}") for s, p in zip(slots, places, strict=True)]
         number = self._add(CollectiveNode(instruction, places, places[0], _real(dependencies)))
         for slot, place in zip(instruction.outputs, places, strict=True):
             self._made(slot.index, place, number)
+
+    def _meeting(self, instruction: Instruction, place: str) -> int:
+        """Where the operand and the result of this engine lie during a collective: in memory that the host reaches. For
+        a device this is the first engine of the host; transfers bring values there and back."""
+        engine = [e.id for e in self.engines].index(place)
+        if self.engines[engine].is_host:
+            return engine
+        host = next((k for k, e in enumerate(self.engines) if e.is_host), None)
+        if host is None:
+            raise NoEligibleEngineError(
+                f"{instruction.op.name}: {place} has memory of its own; an engine of the host among the targets, where "
+                f"engines meet, is needed{at(instruction.line)}"
+            )
+        return host
 
     def _made(self, slot: int, engine: int, number: int) -> None:
         self.at[slot, engine], self.homes[slot] = number, engine
