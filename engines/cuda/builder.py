@@ -153,14 +153,14 @@ class CudaBuilder(Builder):
         if x.dtype == F16:
             return self._wrapped(f"{x.text} ^ 0x8000", F16)
         if x.dtype.kind == "f":
-            return self.emit(f"-{x.text}", x.dtype)
+            return self.emit(f"tn_neg({x.text})", x.dtype)
         return self.sub(self.const(0, x.dtype), x)
 
     def abs(self, x: Val) -> Val:
         if x.dtype == F16:
             return self._wrapped(f"{x.text} & 0x7fff", F16)
         if x.dtype.kind == "f":
-            return self._function("fabs", x)
+            return self.emit(f"tn_abs({x.text})", x.dtype)
         return x if x.dtype.kind == "u" else self.select(self.lt(x, self.const(0, x.dtype)), self.neg(x), x)
 
     def _function(self, name: str, *args: Val) -> Val:

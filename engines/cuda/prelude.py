@@ -33,6 +33,27 @@ static __device__ unsigned short tn_to_half(float x) {
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y) : "f"(x));
   return y;
 }
+/* neg.f32 and abs.f32 leave open what becomes of a NaN's sign; the compiler makes them of other ways to write these. */
+static __device__ float tn_neg(float x) {
+  float y;
+  asm("xor.b32 %0, %1, 0x80000000;" : "=f"(y) : "f"(x));
+  return y;
+}
+static __device__ double tn_neg(double x) {
+  double y;
+  asm("xor.b64 %0, %1, 0x8000000000000000;" : "=d"(y) : "d"(x));
+  return y;
+}
+static __device__ float tn_abs(float x) {
+  float y;
+  asm("and.b32 %0, %1, 0x7fffffff;" : "=f"(y) : "f"(x));
+  return y;
+}
+static __device__ double tn_abs(double x) {
+  double y;
+  asm("and.b64 %0, %1, 0x7fffffffffffffff;" : "=d"(y) : "d"(x));
+  return y;
+}
 #endif
 template <int N> struct tn_bytes;
 template <> struct tn_bytes<1> { typedef unsigned char type; };

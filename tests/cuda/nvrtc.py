@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -64,24 +64,36 @@ def supported() -> frozenset[tuple[int, int]]:
     return frozenset((a // 10, a % 10) for a in archs)
 
 
+def machine_code(text: str, capability: tuple[int, int]) -> bytes:
+    """The machine code of a module for one device. Raises NvrtcError with the log."""
+    arch = f"--gpu-architecture=sm_{capability[0]}{capability[1]}"
+    return _compiled(text, [*OPTIONS, arch], "CUBIN")
+
+
 def compile_text(text: str, capability: tuple[int, int], options: Sequence[str] = OPTIONS) -> str:
     """The PTX of a module. Raises NvrtcError with the log."""
+    arch = f"--gpu-architecture=compute_{capability[0]}{capability[1]}"
+    return _compiled(text, [*options, arch], "PTX").rstrip(b"\0").decode()
+
+
+def _compiled(text: str, options: Sequence[str], kind: str) -> bytes:
     lib = _loaded()
     program = ctypes.c_void_p()
     lib.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"module.cu", 0, None, None)
     try:
-        given = [o.encode() for o in (*options, f"--gpu-architecture=compute_{capability[0]}{capability[1]}")]
+        given = [o.encode() for o in options]
         status = lib.nvrtcCompileProgram(program, len(given), (ctypes.c_char_p * len(given))(*given))
         if status:
-            raise NvrtcError(f"status {status}\n" + _text(lib.nvrtcGetProgramLogSize, lib.nvrtcGetProgramLog, program))
-        return _text(lib.nvrtcGetPTXSize, lib.nvrtcGetPTX, program)
+            log = _bytes(lib.nvrtcGetProgramLogSize, lib.nvrtcGetProgramLog, program).rstrip(b"\0").decode()
+            raise NvrtcError(f"status {status}\n{log}")
+        return _bytes(lib[f"nvrtcGet{kind}Size"], lib[f"nvrtcGet{kind}"], program)
     finally:
         lib.nvrtcDestroyProgram(ctypes.byref(program))
 
 
-def _text(size_of: object, get: object, program: ctypes.c_void_p) -> str:
+def _bytes(size_of: Callable[..., int], get: Callable[..., int], program: ctypes.c_void_p) -> bytes:
     size = ctypes.c_size_t()
-    size_of(program, ctypes.byref(size))  # type: ignore[operator]
+    size_of(program, ctypes.byref(size))
     buffer = ctypes.create_string_buffer(size.value)
-    get(program, buffer)  # type: ignore[operator]
-    return buffer.value.decode()
+    get(program, buffer)
+    return buffer.raw[: size.value]

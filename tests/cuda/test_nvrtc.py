@@ -50,6 +50,25 @@ def test_capability(capability: tuple[int, int]) -> None:
         assert f".target sm_{capability[0]}{capability[1]}" in module
 
 
+def test_machine_code_is_made() -> None:
+    """The assembler takes what the compiler writes, inline instructions included."""
+    names = ("negative", "absolute", "exp", "sum", "take")
+    mine = [next(c for c in cases.table() if c.name == name) for name in names]
+    mine += [c for c in cases.row_programs() if c.name == "softmax" and c.schedule in ("block", "split column")][:2]
+    half = next(c for c in cases.table() if c.name == "negative" and c.operands[0].dtype == "float16")
+    texts = [kernel for case in (*mine, half) for kernel in case.kernels()]
+    code = nvrtc.machine_code(module_text(texts), USUAL)
+    assert all(name.encode() in code for text in texts for name in text.entries.values())
+
+
+def test_signs_of_nan_are_bits() -> None:
+    for name in ("negative", "absolute"):
+        case = next(c for c in cases.table() if c.name == name and c.operands[0].dtype == "float32")
+        (kernel,) = case.kernels()
+        ptx = nvrtc.compile_text(kernel.module, USUAL)
+        assert "neg.f" not in ptx and "abs.f" not in ptx
+
+
 def test_memory_is_known_to_be_global() -> None:
     """Without that every access would ask first which memory it is in; and neighbours move as vectors."""
     add = next(c for c in cases.table() if c.name == "add" and c.operands[0].dtype == "float32")

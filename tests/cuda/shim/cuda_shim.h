@@ -47,6 +47,10 @@ static inline unsigned long long atomicMin(unsigned long long* place, unsigned l
 }
 
 #define TN_SHIM
+static inline float tn_neg(float x) { return -x; }
+static inline double tn_neg(double x) { return -x; }
+static inline float tn_abs(float x) { return fabsf(x); }
+static inline double tn_abs(double x) { return fabs(x); }
 static inline char* tn_global(long long address) { return (char*)address; }
 static inline float tn_from_half(unsigned short x) { return (float)tn_bits<_Float16>(x); }
 static inline unsigned short tn_to_half(float x) { return tn_bits<unsigned short>((_Float16)x); }
