@@ -227,6 +227,22 @@ class Body:
         index = self._affine(window.axis, offset, self.word("w", k, w, "step"), at)
         return code.emit(f"icmp ult {kind} {index}, {elements.splat_text(code, size, lanes, 'i64')}")
 
+    def _touches(self, k: int, windows: Sequence[Window], scalar: str, at: Position) -> str:
+        """Whether a vector may have a lane inside every window: ``scalar``, and the vector's first index is less than a
+        vector before each window along the row, and not past it. "" for always."""
+        code, found = self.code, scalar
+        for w, window in enumerate(windows):
+            if self.coordinate(window.axis, at)[1] or window.step != 1 or self.variant.row_rank != 1:
+                continue
+            start = code.add(self.word("w", k, w, "offset"), at.first)
+            tests = (
+                code.compare("sgt", start, -self.lanes),
+                code.compare("slt", start, self.word("w", k, w, "size")),
+            )
+            for test in tests:
+                found = code.emit(f"and i1 {found}, {test}") if found else test
+        return found
+
     def _at_least_0(self, x: str) -> str:
         return self.code.emit(f"select i1 {self.code.compare('sgt', x, 0)}, i64 {x}, i64 0")
 
@@ -250,7 +266,7 @@ class Body:
         if at.active is not None:
             mask = self._and(mask, at.active)
         if self.lanes > 1 and self.variant.kinds[self._access(k)] == "windowed":
-            return self._neighbours(base, mask, scalar, node.dtype, at)
+            return self._neighbours(base, mask, self._touches(k, node.windows, scalar, at), node.dtype, at)
         return self._fetch(base, self._row_offsets(k, at), mask, node.dtype)
 
     def _fetch(self, base: str, offsets: str, mask: str, dtype: np.dtype[Any]) -> Value:
@@ -262,15 +278,15 @@ class Body:
         place = self.code.emit(f"select i1 {mask}, ptr {self.code.at(base, offsets)}, ptr {zero}")
         return elements.load(self.code, place, 1, dtype)
 
-    def _neighbours(self, base: str, mask: str, scalar: str, dtype: np.dtype[Any], at: Position) -> Value:
-        """Neighbours along the row whose first element is at ``base``. Where ``scalar`` is false the whole vector is
+    def _neighbours(self, base: str, mask: str, touches: str, dtype: np.dtype[Any], at: Position) -> Value:
+        """Neighbours along the row whose first element is at ``base``. Where ``touches`` is false the whole vector is
         masked, and its address may be in no page at all, which costs a processor's assist of hundreds of cycles even
         under a mask: then the stack's address serves."""
         code = self.code
         place = code.at(base, code.mul(at.first, dtype.itemsize))
-        if scalar:
+        if touches:
             safe = code.alloca(self.lanes * dtype.itemsize)
-            place = code.emit(f"select i1 {scalar}, ptr {place}, ptr {safe}")
+            place = code.emit(f"select i1 {touches}, ptr {place}, ptr {safe}")
         return elements.masked_load(code, self.builder, place, mask, self.lanes, dtype)
 
     def _gather_row(self, k: int, node: Gather, index: Value, base: str, at: Position) -> Value:
