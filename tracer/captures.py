@@ -264,7 +264,7 @@ def walk(function: Callable[..., Any], receiver: Any = None) -> list[Found]:
         names = attributes_read(plain, type(owner)) if owner is not None else None
         level += _roots(plain)
         mentioned = mentioned_names(plain.__code__)
-    package = package.split(".")[0]
+    package = "" if is_foreign(package) else package.split(".")[0]
     found: list[Found] = []
     seen: set[int] = set()
     for _ in range(MAX_DEPTH + 1):

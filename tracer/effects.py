@@ -83,7 +83,7 @@ class Effects:
         """Watch what a function reaches, its ``self`` and what it holds included."""
         plain, held = plain_function(function)
         module = (plain if plain is not None else function).__module__ or ""
-        self._package = module.split(".")[0]
+        self._package = "" if is_foreign(module) else module.split(".")[0]  # objects of tenferro's are not the user's
         if plain is not None:
             self.function(plain)
         for f in held:

@@ -103,6 +103,21 @@ def test_a_family_is_a_function_of_arrays_traced_and_eager():
     assert isinstance(wrapped, tn.Array)
 
 
+def test_a_family_may_be_jitted_itself():
+    plain = Family("test.plain.v1", same, lambda a: a * 1)
+    module = ExtensionModule("plain", (plain,))
+    with pytest.raises(MissingExtensionError, match=r"test.plain.v1 is not installed.*test_extensions.py:\d+\)"):
+        tn.jit(plain)(x)
+    tn.default_runtime().reconfigure(lambda c: c.install_extension(module))
+    jitted = tn.jit(plain)
+    assert jitted(x).tolist() == x.tolist()
+    assert plain(x).tolist() == x.tolist()  # what the family keeps is no capture
+    assert jitted(x).tolist() == x.tolist() and jitted.cache_info().compiles == 1
+    assert tn.jit(scale, static_argnames="factor")(x, factor=3).tolist() == (x * 3).tolist()
+    assert [r.tolist() for r in tn.jit(first_and_last)(x, n=2)] == [[0, 1], [3, 4]]
+    tn.default_runtime().reconfigure(lambda c: c.modules.remove(module))
+
+
 def test_inference_errors_are_the_familys_own():
     with pytest.raises(ShapeError, match="test.edges.v1: x of rank 2; rank 1"):
         tn.jit(lambda a: first_and_last(a, n=1))(np.ones((2, 2)))
