@@ -23,17 +23,15 @@ from tenferro.explain import CacheInfo, Explanation, TraceRecord, describe, guar
 from tenferro.lowered import Lowered
 from tenferro.runtime import default_runtime
 from tenferro.tracer.capture_guards import NO_CAPTURES, Captures
-from tenferro.tracer.captures import captures, check_generators, snapshot
 from tenferro.tracer.config import SHOW_STAGES, config
 from tenferro.tracer.contents import evaluation
 from tenferro.tracer.entry import LeafSpec, TraceResult, trace_program
 from tenferro.tracer.errors import LoweringError, RecompileError, RecompileWarning
 from tenferro.tracer.lines import at, user_frame, user_line
 from tenferro.tracer.op import Collective
-from tenferro.tracer.places import Place
 from tenferro.tracer.program import SemanticProgram
 from tenferro.tracer.signature import ArgumentLeaf, BoundCall
-from tenferro.tracer.substitution import substituted
+from tenferro.tracer.substitution import Substitution, substituted
 from tenferro.tracer.trace import Trace, is_tenferro_array, running_trace
 from tenferro.tracer.tree import TreeDef, opened
 
@@ -147,7 +145,7 @@ class Programs:
         guards = [guard_text(g, compiled.program) for g in compiled.program.guards]
         record = TraceRecord(
             len(self._traces) + 1, reason, line, (traced - started) * 1e3, (prepared - traced) * 1e3,
-            len(compiled.program.operations), (*guards, *(g.text + at(g.line) for g in reads.guards)),
+            len(compiled.program.operations), (*guards, *(g.text + at(g.line) for g in reads.guards if g.is_shown)),
         )  # fmt: skip
         self._keep(key, call, compiled, record)
         if not self._eager:
@@ -161,35 +159,35 @@ class Programs:
             args, kwargs = call.rebuild(values)
             return self._function(*args, **kwargs)
 
-        return self._trace_program(call, run), NO_CAPTURES
+        return self._trace_program(call, run, self._opened), NO_CAPTURES
 
     def _traced(self, call: BoundCall) -> tuple[TraceResult, Captures]:
         """The trace, and what it reads from outside at each call."""
-        before = snapshot(self._function, call.receiver)
-        places: dict[int, Place] = {}
-        traces: list[Trace] = []
+        traced: list[tuple[Trace, Substitution]] = []
 
         def run(values: list[Any]) -> Any:
             args, kwargs = call.rebuild(values)
-            traces.append(running_trace(self._name))
-            with substituted(traces[0], self._function, call.receiver, before.found) as (function, substitution):
+            trace = running_trace(self._name)
+            with substituted(trace, self._function, call.receiver) as (function, substitution):
+                traced.append((trace, substitution))
                 substitution.effects.arguments(self._function, args, kwargs)
                 called = function if self._around is None else self._around(function)
-                try:
-                    return called(*args, **kwargs)
-                finally:
-                    places.update(substitution.places)
+                # An outside object among the results is read as one: where it stands.
+                return self._opened(called(*args, **kwargs))
 
-        result = self._trace_program(call, run)
-        check_generators(before, self._name)
+        result = self._trace_program(call, run, lambda opened: opened)
+        trace, substitution = traced[0]
+        substitution.captured.check_generators()
         arrays = [array for _, array in result.captured]
-        asked = tuple(evaluation(traces[0]).asked.values())
-        return result, captures(self._function, call.receiver, before, arrays, places, asked)
+        asked = tuple(evaluation(trace).asked.values())
+        return result, substitution.captured.captures(call.receiver, arrays, substitution.places, asked)
 
-    def _trace_program(self, call: BoundCall, run: Callable[[list[Any]], Any]) -> TraceResult:
-        def flatten(result: Any) -> tuple[list[Any], TreeDef]:
-            return opened(result, f"{self._name}: the result")
+    def _opened(self, result: Any) -> tuple[list[Any], TreeDef]:
+        return opened(result, f"{self._name}: the result")
 
+    def _trace_program(
+        self, call: BoundCall, run: Callable[[list[Any]], Any], flatten: Callable[[Any], tuple[list[Any], TreeDef]]
+    ) -> TraceResult:
         return trace_program(self._function, [_spec(leaf) for leaf in call.dynamic], run, flatten, self._name)
 
     def _keep(self, key: Hashable, call: BoundCall, compiled: Compiled, record: TraceRecord) -> None:

@@ -1,56 +1,66 @@
-"""What a function reads besides its arguments: a function in, guards on its numbers and sources of its arrays out.
+"""What a function reads besides its arguments, followed while it is traced: guards on what is there, places of arrays.
 
-Walked are the closure cells, the globals that the function's own code names, and ``vars(self)`` of a method, through
-containers and plain objects. Python scalars found there are guards; arrays that the trace captured are read again, at
-each call, from the place where they stood. What helpers read from their own globals is frozen at the trace.
+What the code of the user's functions names (closure cells, globals, defaults) is visited before it runs, through
+containers and the functions found there. Attributes of objects and modules are visited when they are read: what is
+there, and that something is not. Every value visited is an assumption of the program: numbers are compared at each
+call, objects by class, and arrays are read again where they stand.
 """
 
 from __future__ import annotations
 
-import dis
 import functools
 import random
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import weakref
+from array import array
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from copy import copy
-from dataclasses import dataclass
-from datetime import date
+from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
-from itertools import islice
+from pathlib import PurePath
 from types import (
     BuiltinFunctionType,
-    CodeType,
+    CellType,
     FunctionType,
-    MemberDescriptorType,
+    MappingProxyType,
     MethodType,
     ModuleType,
+    SimpleNamespace,
 )
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from tenferro.tracer.attributes import attributes_read
-from tenferro.tracer.capture_guards import Captures, Guard, Source, reader_of
+from tenferro.tracer.attribute_hooks import Hooks, instance_dict
+from tenferro.tracer.capture_guards import Captures, Guard, Numbers, Source, kept, reader_of, same_object
+from tenferro.tracer.code_names import imported_names, names_of
 from tenferro.tracer.contents import MAX_COMPARED_BYTES, Asked, Contents
 from tenferro.tracer.errors import TraceError
-from tenferro.tracer.exact import static_key
 from tenferro.tracer.lines import at, user_line
-from tenferro.tracer.places import NO_PLACES, Found, Held, Place, Self, read
+from tenferro.tracer.ownership import Ownership, Whose
+from tenferro.tracer.places import Found, Held, Place, Self, read
 from tenferro.tracer.trace import is_supported, is_tenferro_array
 
-MAX_DEPTH = 4
-MAX_PLACES = 4096
-MAX_FOREIGN_BYTES = 1 << 16  # of arrays that no program can hold, compared at each call
+MAX_FUNCTIONS = 512
+MAX_GUARDS = 16384
+MAX_DEPTH = 32  # of containers in containers
+MANY = 64  # numbers in a container: from here on they are compared as one
 
-_SCALARS = (bool, int, float, complex, str, bytes, type(None), Enum, np.generic, np.dtype)
-_PARTS = (tuple, list, dict)
-_CALLED = (np.ufunc, BuiltinFunctionType, type(np.concatenate))
-_VALUES = (slice, range, set, frozenset, Fraction, Decimal, date)
-"""Compared by value; copies are kept of what can change."""
-
+LRU = type(functools.lru_cache(lambda: None))
 Generator: TypeAlias = np.random.Generator | np.random.RandomState | random.Random
+_SCALARS = (bool, int, float, complex, str, bytes, type(None), Enum, np.generic, np.dtype)
+_CALLED = (np.ufunc, BuiltinFunctionType, type(np.concatenate), LRU)
+_VALUES = (
+    slice, range, set, frozenset, Fraction, Decimal, date, time, timedelta, PurePath, bytearray, array, type(...)
+)  # fmt: skip
+"""Compared by value; copies are kept of what can change."""
+_TYPES = (np.generic, bool, int, float, complex)  # they stand for dtypes
+_SEQUENCES = (tuple, list, deque)
+_MAPPINGS = (dict, MappingProxyType)
 
 
 def plain_function(function: Callable[..., Any]) -> tuple[FunctionType | None, list[Found]]:
@@ -75,220 +85,30 @@ def plain_function(function: Callable[..., Any]) -> tuple[FunctionType | None, l
             return (calls[0] if calls and isinstance(calls[0], FunctionType) else None), held
 
 
-def codes_of(code: CodeType) -> Iterator[CodeType]:
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from codes_of(constant)
-
-
-@functools.lru_cache(maxsize=1024)
-def names_of(code: CodeType) -> tuple[tuple[str, ...], frozenset[str]]:
-    """The globals that the code and the functions inside it read, and the variables outside that they assign."""
-    read: dict[str, None] = {}
-    stored: set[str] = set()
-    for part in codes_of(code):
-        for opcode, argument in _namings(part.co_code):
-            if opcode == _LOAD_GLOBAL:
-                read[part.co_names[argument >> 1]] = None  # the lowest bit says whether it will be called
-            elif opcode == _LOAD_NAME:
-                read[part.co_names[argument]] = None
-            elif opcode == _STORE_DEREF:
-                name = part._varname_from_oparg(argument)  # type: ignore[attr-defined]
-                if name in part.co_freevars:
-                    stored.add(name)
-            else:
-                stored.add(part.co_names[argument])
-    return tuple(read), frozenset(stored)
-
-
-_LOAD_GLOBAL, _LOAD_NAME, _STORE_DEREF = (dis.opmap[n] for n in ("LOAD_GLOBAL", "LOAD_NAME", "STORE_DEREF"))
-_NAMING = frozenset({_LOAD_GLOBAL, _LOAD_NAME, _STORE_DEREF, dis.opmap["STORE_GLOBAL"], dis.opmap["STORE_NAME"]})
-
-
-def _namings(code: bytes) -> Iterator[tuple[int, int]]:
-    """The instructions that name variables outside, with their arguments. ``dis`` describes every instruction, which
-    for a function of 3,000 operations takes a sixth of its compilation."""
-    extended = 0
-    for position in range(0, len(code), 2):
-        opcode = code[position]
-        if opcode == dis.EXTENDED_ARG:
-            extended = (extended | code[position + 1]) << 8
-            continue
-        if opcode in _NAMING:
-            yield opcode, extended | code[position + 1]
-        extended = 0
-
-
-def _cells(function: FunctionType) -> Iterator[tuple[str, Any]]:
-    stored = names_of(function.__code__)[1]
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        if name not in stored:  # what the function itself counts or remembers is an effect of the trace
-            yield name, cell
-
-
-def _is_scalar(value: Any) -> bool:
+def is_scalar(value: Any) -> bool:
+    """Whether the value is compared as a number or a text."""
     # A leaked Dim says that it is an int.
     return isinstance(value, _SCALARS) and not type(value).__module__.startswith("tenferro.")
 
 
-def _contents(cell: Any) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # still empty
-        return None
+def is_captured_array(value: Any) -> bool:
+    """Whether a value from outside becomes an input of the program."""
+    kind = type(value)
+    return (kind is np.ndarray or kind is np.memmap or is_tenferro_array(value)) and is_supported(np.dtype(value.dtype))
 
 
-def _roots(function: FunctionType) -> Iterator[Found]:
-    read, stored = names_of(function.__code__)
-    for name in read:
-        if name in function.__globals__ and name not in stored:
-            yield Found(Place((function.__globals__, name), (), name), function.__globals__[name])
-    yield from (Found(Place(cell, (), name), _contents(cell)) for name, cell in _cells(function))
-    yield from _defaults(function)
-
-
-def _defaults(function: FunctionType) -> Iterator[Found]:
-    """The default arguments in which arrays stand; numbers among them cannot change."""
-    code = function.__code__
-    defaults = function.__defaults__ or ()
-    names = code.co_varnames[: code.co_argcount][code.co_argcount - len(defaults) :]
-    root = Held(function)
-    for k, (name, value) in enumerate(zip(names, defaults, strict=True)):
-        if _holds_array(value):
-            yield Found(Place(root, (("attribute", "__defaults__"), ("item", k)), name), value)
-    for name, value in (function.__kwdefaults__ or {}).items():
-        if _holds_array(value):
-            yield Found(Place(root, (("attribute", "__kwdefaults__"), ("item", name)), name), value)
-
-
-def _holds_array(value: Any) -> bool:
-    if isinstance(value, tuple | list):
-        return any(_holds_array(v) for v in value[:16])
-    if isinstance(value, dict):
-        return any(_holds_array(v) for v in islice(value.values(), 16))
-    return isinstance(value, np.ndarray) or is_tenferro_array(value)
-
-
-@functools.lru_cache(maxsize=1024)
-def mentioned_names(code: CodeType) -> frozenset[str]:
-    """Every name in the code and in the functions inside it, attributes included."""
-    return frozenset(name for part in codes_of(code) for name in part.co_names)
-
-
-def is_foreign(name: str) -> bool:
-    """Whether the module belongs to Python, NumPy or this package: what stands there does not change."""
-    top = name.split(".")[0]
-    return top in sys.stdlib_module_names or top in ("numpy", "tenferro")
-
-
-def _members(found: Found, mentioned: frozenset[str]) -> Iterator[Found]:
-    """The arrays and numbers of a module or a class that the code mentions by name."""
-    value = found.value
-    module = value.__name__ if isinstance(value, ModuleType) else value.__module__
-    if is_foreign(module) or (isinstance(value, type) and issubclass(value, Enum)):
-        return
-    for name in sorted(mentioned & vars(value).keys()):
-        member = vars(value)[name]
-        if _is_scalar(member) or _holds_array(member):
-            yield Found(found.place.attribute(name), member)
-
-
-def _children(found: Found, names: frozenset[str] | None, package: str, mentioned: frozenset[str]) -> Iterator[Found]:
-    """What stands in a container or an object. ``names``: the attributes of ``self`` that count, None for all.
-    ``mentioned``: the names that count in modules and classes."""
-    value, place = found.value, found.place
-    if isinstance(value, tuple | list):
-        yield from (Found(place.item(k), v) for k, v in enumerate(value))
-    elif isinstance(value, dict):
-        yield from (Found(place.item(k), v) for k, v in value.items() if isinstance(k, str | int | tuple))
-    elif _is_jitted(value):
-        yield from _roots(value.__wrapped__)
-    elif isinstance(value, FunctionType) and not isinstance(place.root, tuple):
-        # A helper in a closure is part of the function as written; a global helper is not.
-        yield from (Found(Place(cell, (), name), _contents(cell)) for name, cell in _cells(value))
-    elif isinstance(value, ModuleType | type):
-        yield from _members(found, mentioned)
-    elif isinstance(value, MethodType):
-        yield Found(place.attribute("__self__"), value.__self__)
-    elif isinstance(value, functools.partial):
-        yield Found(place.attribute("args"), value.args)
-        yield Found(place.attribute("keywords"), value.keywords)
-    elif isinstance(place.root, Self | Held) and not place.steps and not isinstance(value, FunctionType):
-        yield from (Found(place.attribute(k), v) for k, v in _attributes(value, names))
-    elif is_plain_object(value, package):
-        yield from (Found(place.attribute(k), v) for k, v in _attributes(value, None))
-
-
-def _attributes(value: Any, names: frozenset[str] | None) -> Iterator[tuple[str, Any]]:
-    """What the object holds, in its dict or in slots; of its class, arrays and, where they are named, numbers."""
-    held: dict[str, Any] = dict(getattr(value, "__dict__", {}))
-    for cls in type(value).__mro__:
-        for name, member in vars(cls).items():
-            if name in held or name.startswith("__") or (names is not None and name not in names):
-                continue
-            if isinstance(member, MemberDescriptorType):
-                if hasattr(value, name):
-                    held[name] = getattr(value, name)
-            elif _holds_array(member) or (names is not None and _is_scalar(member)):
-                held[name] = member
-    yield from ((k, v) for k, v in held.items() if names is None or k in names)
-
-
-def _is_jitted(value: Any) -> bool:
+def is_jitted(value: Any) -> bool:
     """Whether the value is a jitted function: inside a trace it is part of the function that calls it."""
     return type(value).__module__ == "tenferro.jit" and isinstance(getattr(value, "__wrapped__", None), FunctionType)
 
 
-def is_plain_object(value: Any, package: str) -> bool:
-    """Whether an object is opened: one of the user's own classes, or a namespace. Loggers, figures and models of other
-    packages change for reasons of their own."""
-    if isinstance(value, type | ModuleType | FunctionType | MethodType):
-        return False
-    if not hasattr(value, "__dict__") and not hasattr(type(value), "__slots__"):
-        return False
-    return type(value).__module__.split(".")[0] in (package, "__main__", "types", "argparse")
-
-
-def walk(function: Callable[..., Any], receiver: Any = None) -> list[Found]:
-    """Everything that the function can reach, nearest first, at most ``MAX_PLACES`` places."""
-    plain, level = plain_function(function)
-    if receiver is not None:
-        level.append(Found(Place(Self(), (), "self"), receiver))
-    package = getattr(function, "__module__", None) or ""
-    names = None
-    mentioned: frozenset[str] = frozenset()
-    if plain is not None:
-        package = plain.__module__ or ""
-        owner = next((f.value for f in level if f.place.text == "self"), None)
-        names = attributes_read(plain, type(owner)) if owner is not None else None
-        level += _roots(plain)
-        mentioned = mentioned_names(plain.__code__)
-    package = "" if is_foreign(package) else package.split(".")[0]
-    found: list[Found] = []
-    seen: set[int] = set()
-    for _ in range(MAX_DEPTH + 1):
-        found += level
-        inner: list[Found] = []
-        for f in level:
-            room = MAX_PLACES - len(found) - len(inner)
-            if id(f.value) in seen or room <= 0:
-                continue
-            seen.add(id(f.value))
-            inner += islice(_children(f, names, package, mentioned), room)
-        level = inner
-    return found
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """What was reachable when the trace began, so that what the trace itself changed can be told apart."""
-
-    scalars: dict[tuple[Any, ...], Any]
-    lengths: dict[tuple[Any, ...], int]
-    values: dict[tuple[Any, ...], Any]
-    generators: tuple[tuple[str, Generator, str], ...]
-    found: tuple[Found, ...]
+def generator_of(value: Any) -> Generator | None:
+    """The generator that draws through the value: itself, Python's own behind ``random`` and ``random.gauss``."""
+    if value is random:
+        return random.random.__self__  # type: ignore[attr-defined, no-any-return]
+    if isinstance(value, BuiltinFunctionType | MethodType):
+        value = value.__self__
+    return value if isinstance(value, Generator) else None
 
 
 def _generator_state(generator: Generator) -> str:
@@ -300,114 +120,306 @@ def _generator_state(generator: Generator) -> str:
     return repr(generator.bit_generator.state)
 
 
-def snapshot(function: Callable[..., Any], receiver: Any = None) -> Snapshot:
-    """To be taken before the trace."""
-    found = walk(function, receiver)
-    return Snapshot(
-        {f.place.key: static_key(f.value) for f in found if _is_scalar(f.value)},
-        {f.place.key: len(f.value) for f in found if isinstance(f.value, _PARTS)},
-        {f.place.key: copy(f.value) for f in found if isinstance(f.value, _VALUES)},
-        tuple((f.place.text, g, _generator_state(g)) for f in found if (g := _generator(f.value)) is not None),
-        tuple(found),
-    )
+class Captured:
+    """What one trace reads from outside. ``hooks`` tells which attributes are read.
 
+    ``entered(function)`` is called for each function of the user's own that is found, before it runs, and
+    ``opened(cls, is_class)`` for the class of each object, or each class itself."""
 
-def _generator(value: Any) -> Generator | None:
-    """The generator that draws through the value: itself, Python's own behind ``random`` and ``random.gauss``."""
-    if value is random:
-        return random.random.__self__  # type: ignore[attr-defined, no-any-return]
-    if isinstance(value, BuiltinFunctionType | MethodType):
-        value = value.__self__
-    return value if isinstance(value, Generator) else None
+    def __init__(self, function: Callable[..., Any], name: str, hooks: Hooks) -> None:
+        plain, _ = plain_function(function)
+        self.owner = Ownership(getattr(plain if plain is not None else function, "__module__", None))
+        self.hooks = hooks
+        self.objects: dict[int, tuple[Place, Any, Whose]] = {}  # by id, as below; holding them keeps ids unique
+        self.arrays: dict[int, tuple[Place, Any]] = {}
+        self.entered: Callable[[FunctionType], None] = lambda function: None
+        self.opened: Callable[[type, bool], None] = lambda cls, is_class: None
+        self._functions: dict[int, FunctionType] = {}
+        self._name = name
+        self._guards: dict[tuple[Any, ...], Guard] = {}
+        self._again: list[tuple[Place, Any]] = []  # further places of an array that is known
+        self._generators: list[tuple[str, Generator, str]] = []
+        self._waiting: list[FunctionType] = []
 
+    # -- what is assumed ---------------------------------------------------------------------------------------------
 
-def check_generators(before: Snapshot, function_name: str) -> None:
-    """TraceError where the trace drew random numbers: they would be the same in every later call."""
-    for text, generator, state in before.generators:
-        if _generator_state(generator) != state:
+    def guard(self, place: Place, relation: str, value: Any, **more: Any) -> None:
+        """Assume something of a place, unless the same is assumed there already."""
+        if len(self._guards) >= MAX_GUARDS:
             raise TraceError(
-                f"{function_name}: generator {text} drew random numbers while tracing; they would be frozen into the "
-                f"program, pass the numbers as an argument{at(user_line())}"
+                f"{self._name}: {place.text} and what stands around it are more than {MAX_GUARDS} values, which would "
+                f"be compared at each call; pass as an argument what the function needs{at(user_line())}"
             )
+        made = Guard(place, relation, value, **more)
+        self._guards.setdefault(made.key, made)
 
+    def check_generators(self) -> None:
+        """TraceError where the trace drew random numbers: they would be the same in every later call."""
+        for text, generator, state in self._generators:
+            if _generator_state(generator) != state:
+                raise TraceError(
+                    f"{self._name}: generator {text} drew random numbers while tracing; they would be frozen into the "
+                    f"program, pass the numbers as an argument{at(user_line())}"
+                )
 
-def captures(
-    function: Callable[..., Any],
-    receiver: Any,
-    before: Snapshot,
-    arrays: Sequence[Any],
-    places: Mapping[int, Place] = NO_PLACES,
-    asked: Sequence[Asked] = (),
-) -> Captures:
-    """To be taken after the trace that captured ``arrays``. ``places`` says where other functions found theirs, by id;
-    ``asked`` are the arrays whose elements the trace asked for."""
-    found = walk(function, receiver)
-    guards = [g for f in found if (g := _guard(f, before)) is not None]
-    by_id = dict(places) | {id(f.value): f.place for f in reversed(found)}
-    sources = []
-    for array in arrays:
-        place = by_id.get(id(array))
-        sources.append(Source(place, array if place is None else None))
-        base = getattr(array, "base", None)
-        if place is None and base is not None and id(base) in by_id:
-            # A view that the function took: another array in that place must be viewed anew.
-            guards.append(Guard(by_id[id(base)], "is", base))
-    taken = {id(a) for a in arrays}
-    # One array under two names is one input: it is two when the names part.
-    guards += [
-        Guard(f.place, "shared", by_id[id(f.value)])
-        for f in found
-        if id(f.value) in taken and f.place.key != by_id[id(f.value)].key
-    ]
-    guards += [_of_class(f) for f in found if id(f.value) not in taken and _is_class_array(f)]
-    for a in asked:
-        place = by_id.get(id(a.array), Place(Held(a.array), (), "an array made while tracing"))
-        guards.append(Guard(place, "contents", a.contents, a.what, a.line))
-    unique = {(g.place.key, g.relation): g for g in guards}
-    kept = tuple(unique.values())
-    return Captures(kept, tuple(sources), reader_of(kept, sources))
+    def captures(
+        self, receiver: Any, arrays: Sequence[Any], places: Mapping[int, Place], asked: Sequence[Asked] = ()
+    ) -> Captures:
+        """To be taken after the trace that captured ``arrays``. ``places`` says where others were found, by id;
+        ``asked`` are the arrays whose elements the trace asked for."""
+        self._settle(receiver)
+        known = {**places, **{number: place for number, (place, _) in self.arrays.items()}}
+        guards = kept(self._guards.values(), receiver)
+        sources = []
+        for found in arrays:
+            place = known.get(id(found))
+            sources.append(Source(place, found if place is None else None))
+            base = getattr(found, "base", None)
+            if place is None and base is not None and id(base) in known:
+                # A view that the function took: another array in that place must be viewed anew.
+                guards.append(Guard(known[id(base)], "is", base))
+        taken = {id(a) for a in arrays}
+        # One array under two names is one input: it is two when the names part.
+        guards += [Guard(p, "shared", known[id(a)]) for p, a in self._again if id(a) in taken]
+        for a in asked:
+            place = known.get(id(a.array), Place(Held(a.array), (), "an array made while tracing"))
+            guards.append(Guard(place, "contents", a.contents, a.what, a.line))
+        unique = tuple({g.key: g for g in guards}.values())
+        return Captures(unique, tuple(sources), reader_of(unique, sources))
 
+    def _settle(self, receiver: Any) -> None:
+        """What the trace itself has put beside a member of a class, as a cached property does, is there from now on."""
+        for guard in [g for g in self._guards.values() if g.relation == "own" and not g.holds(receiver)]:
+            place = guard.place.attribute(guard.value)
+            self.visit(place, read(place, receiver))
 
-def _is_class_array(f: Found) -> bool:
-    """Whether an array stands in a class that the function names: NumPy work on it is not seen."""
-    if type(f.value) is not np.ndarray or not f.place.steps or not is_supported(f.value.dtype):
-        return False
-    owner = Place(f.place.root, f.place.steps[:-1], "")
-    return not isinstance(owner.root, Self) and isinstance(read(owner, None), type)
+    # -- functions ---------------------------------------------------------------------------------------------------
 
+    def start(self, function: Callable[..., Any], receiver: Any) -> None:
+        """Visit what the function reaches by name, its object and what it holds."""
+        plain, held = plain_function(function)
+        if receiver is not None:
+            held.append(Found(Place(Self(), (), "self"), receiver))
+        for found in held:
+            self.visit(found.place, found.value, is_own=True)
+        if plain is not None:
+            self.function(plain)
 
-def _of_class(f: Found) -> Guard:
-    if f.value.nbytes > MAX_COMPARED_BYTES:
-        raise TraceError(
-            f"{f.place.text}: an array of {f.value.nbytes} bytes in a class, which would be compared at each call; at "
-            f"most {MAX_COMPARED_BYTES} are; pass it as an argument{at(user_line())}"
-        )
-    return Guard(f.place, "contents", Contents.of(f.value), "NumPy")
+    def function(self, function: FunctionType) -> None:
+        """Visit what a function of the user's own, and those that it reaches, read by name."""
+        self._waiting.append(function)
+        if len(self._waiting) > 1:  # the call that is running comes to it
+            return
+        while self._waiting:
+            current = self._waiting[0]
+            if id(current) not in self._functions and len(self._functions) < MAX_FUNCTIONS:
+                self._functions[id(current)] = current
+                self.entered(current)
+                self._enter(current)
+            self._waiting.pop(0)
 
+    def _enter(self, function: FunctionType) -> None:
+        code, namespace = function.__code__, function.__globals__
+        read, stored = names_of(code)
+        # A function of this package, of Python or NumPy is not the user's, but what it holds may be.
+        is_foreign = self.owner.of(function.__module__) == "foreign"
+        for name in () if is_foreign else read:
+            place = Place((namespace, name), (), name)
+            if name in namespace:
+                if name not in stored:
+                    self.visit(place, namespace[name])
+            else:
+                self.guard(place, "absent", "")
+        for name in () if is_foreign else imported_names(code):
+            for full in (name, f"{namespace.get('__package__')}.{name}"):
+                if full in sys.modules:
+                    self.visit(Place((sys.modules, full), (), full), sys.modules[full])
+        for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+            if name not in stored:  # what the function itself counts or remembers is an effect of the trace
+                self._cell(Place(cell, (), name), cell)
+        self._defaults(function)
 
-def _guard(f: Found, before: Snapshot) -> Guard | None:
-    """None for what needs no guard, and for what the trace itself changed."""
-    if _is_scalar(f.value):
-        unchanged = before.scalars.get(f.place.key, _MISSING) == static_key(f.value)
-        return Guard(f.place, "equals", f.value) if unchanged else None
-    if isinstance(f.value, _PARTS):
-        unchanged = before.lengths.get(f.place.key) == len(f.value)
-        return Guard(f.place, "length", len(f.value)) if unchanged else None
-    if isinstance(f.value, (FunctionType, *_CALLED)) or _is_number_type(f.value):
-        return Guard(f.place, "is", f.value)
-    if isinstance(f.value, _VALUES):
-        unchanged = before.values.get(f.place.key, _MISSING) == f.value
-        return Guard(f.place, "value", copy(f.value)) if unchanged else None
-    if type(f.value) is np.ndarray and not is_supported(f.value.dtype):
-        # No input of the program can hold strings and dates: what NumPy computes of them is the trace's.
-        small = f.value.nbytes <= MAX_FOREIGN_BYTES and not f.value.dtype.hasobject
-        return Guard(f.place, "contents", Contents.of(f.value), "NumPy") if small else None
-    return None
+    def _cell(self, place: Place, cell: CellType) -> None:
+        try:
+            value = cell.cell_contents
+        except ValueError:  # still empty
+            self.guard(place, "absent", "")
+            return
+        self.visit(place, value)
 
+    def _defaults(self, function: FunctionType) -> None:
+        """The default arguments that can change: numbers cannot."""
+        code, root = function.__code__, Held(function)
+        defaults = function.__defaults__ or ()
+        names = code.co_varnames[: code.co_argcount][code.co_argcount - len(defaults) :]
+        for k, (name, value) in enumerate(zip(names, defaults, strict=True)):
+            if not is_scalar(value):
+                self.visit(Place(root, (("attribute", "__defaults__"), ("item", k)), name), value)
+        for name, value in (function.__kwdefaults__ or {}).items():
+            if not is_scalar(value):
+                self.visit(Place(root, (("attribute", "__kwdefaults__"), ("item", name)), name), value)
+        for name, value in function.__dict__.items():
+            if not name.startswith("__"):
+                self.visit(Place(root, (("attribute", name),), f"{function.__name__}.{name}"), value)
 
-def _is_number_type(value: Any) -> bool:
-    """Whether a type stands for a dtype, as in ``x.astype(DT)``."""
-    return isinstance(value, type) and (issubclass(value, np.generic) or value in (bool, int, float, complex))
+    # -- values ------------------------------------------------------------------------------------------------------
 
+    def visit(self, place: Place, value: Any, depth: int = 0, is_own: bool = False) -> None:
+        """Assume that this value stands in the place, and go through what stands in it. ``is_own``: an object is
+        followed whatever its class is."""
+        generator = generator_of(value)
+        if generator is not None:
+            self._generators.append((place.text, generator, _generator_state(generator)))
+        if is_scalar(value):
+            self.guard(place, "equals", value)
+        elif type(value).__module__.startswith("tenferro.tracer."):
+            return  # the trace's own
+        elif isinstance(value, np.ndarray) or is_tenferro_array(value):
+            self._array(place, value)
+        elif isinstance(value, _VALUES):
+            self.guard(place, "value", copy(value))
+            if isinstance(value, set | frozenset):
+                self._members(place, "an element", value)
+        elif isinstance(value, _SEQUENCES + _MAPPINGS):
+            self._container(place, value, depth)
+        elif not self._callable(place, value):
+            self._object(place, value, is_own)
 
-_MISSING = object()
+    def _array(self, place: Place, value: Any) -> None:
+        if not is_captured_array(value):
+            # No input of the program can hold strings and dates: what NumPy computes of them is the trace's.
+            self._compared(place, value)
+            return
+        known = self.arrays.setdefault(id(value), (place, value))
+        if known[0].key != place.key:
+            self._again.append((place, value))
+
+    def _compared(self, place: Place, value: Any) -> None:
+        """An array that the function gets as it is: what NumPy computes of its elements is not seen."""
+        if value.dtype.hasobject:
+            self.guard(place, *same_object(value))
+            self.visit(place.attribute("shape"), value.shape)
+            for k, element in enumerate(value.flat):
+                self.visit(place.attribute("flat").item(k), element)
+            return
+        if value.nbytes > MAX_COMPARED_BYTES:
+            raise TraceError(
+                f"{self._name}: {place.text} is a {type(value).__name__} of {value.nbytes} bytes, which would be "
+                f"compared at each call; at most {MAX_COMPARED_BYTES} are; pass it as an argument{at(user_line())}"
+            )
+        self.guard(place, "contents", Contents.of(value), asked="NumPy")
+
+    def _container(self, place: Place, value: Any, depth: int) -> None:
+        if isinstance(value, _MAPPINGS):
+            keys = list(value)
+            self.guard(place, "keys", (type(value), keys))
+            items = list(value.items())
+        else:
+            self.guard(place, "length", (type(value), len(value)))
+            items = list(enumerate(value))
+        if depth >= MAX_DEPTH:
+            return
+        numbers = [(k, v) for k, (_, v) in enumerate(items) if is_scalar(v)]
+        if len(numbers) > MANY:
+            positions, values = zip(*numbers, strict=True)
+            self.guard(place, "numbers", Numbers(positions, values))
+            items = [(k, v) for k, v in items if not is_scalar(v)]
+        for key, part in items:
+            self.visit(place.item(key), part, depth + 1)
+        if isinstance(value, _MAPPINGS):
+            self._members(place, "a key", value)
+        if hasattr(type(value), "__dict__") and self.owner.of_class(type(value)) == "own":
+            self._object(place, value, False)
+
+    def _members(self, place: Place, what: str, values: Iterable[Any]) -> None:
+        """Objects that are found by no key; that they are still there is assumed by whoever calls."""
+        for value in values:
+            if not is_scalar(value) and not isinstance(value, tuple | FunctionType):
+                self.visit(Place(Held(value), (), f"{what} of {place.text}"), value)
+
+    def _callable(self, place: Place, value: Any) -> bool:
+        """Functions, classes and modules; False for anything else."""
+        if is_jitted(value):
+            self.guard(place, "is", value)
+            self.function(value.__wrapped__)
+        elif isinstance(value, FunctionType):
+            self.guard(place, "is", value)
+            self.followed(place, value)
+        elif isinstance(value, MethodType):
+            self.guard(place.attribute("__func__"), "is", value.__func__)
+            self.visit(place.attribute("__self__"), value.__self__)
+            if isinstance(value.__func__, FunctionType):
+                self.followed(place.attribute("__func__"), value.__func__)
+        elif isinstance(value, functools.partial):
+            self.visit(place.attribute("func"), value.func)
+            self.visit(place.attribute("args"), value.args)
+            self.visit(place.attribute("keywords"), value.keywords)
+        elif isinstance(value, _CALLED):
+            self.guard(place, "is", value)
+        elif isinstance(value, ModuleType):
+            if self.owner.of(value.__name__) != "foreign":
+                self.guard(place, "is", value)
+                self._open(place, value, "own")
+        elif isinstance(value, type):
+            whose = self.owner.of_class(value)
+            if whose != "foreign" or issubclass(value, _TYPES):
+                self.guard(place, "is", value)
+            if whose == "own":
+                self.opened(value, True)
+        elif isinstance(value, ContextVar):
+            self.guard(place, "is", value)
+            held = value.get(None)
+            self.visit(place.attribute("get").call((None,), ()), held)
+            if is_captured_array(held):
+                self._compared(place.attribute("get").call((None,), ()), held)
+        elif isinstance(value, weakref.ref):
+            self.guard(place, "is", value)
+            self.visit(place.call((), ()), value())
+        else:
+            return False
+        return True
+
+    def followed(self, place: Place, function: FunctionType) -> None:
+        """Assume that a function of the user's own, which stands in the place, stays what it is."""
+        if self.owner.of(function.__module__) == "foreign" and function.__closure__:
+            self.function(function)
+        if self.owner.of(function.__module__) != "own":
+            return
+        # Editors that reload a module put new code into the functions that are there.
+        self.guard(place.attribute("__code__"), "is", function.__code__)
+        if function.__defaults__ is not None:
+            self.guard(place.attribute("__defaults__"), "is", function.__defaults__)
+        self.function(function)
+
+    def _object(self, place: Place, value: Any, is_own: bool) -> None:
+        known = self.objects.get(id(value))
+        if known is not None:
+            if known[0].key != place.key:
+                self.guard(place, "shared", known[0])
+            return
+        cls = type(value)
+        whose = self.owner.of_class(cls)
+        if (is_own and whose == "other") or cls is SimpleNamespace:
+            whose = "own"
+        if not isinstance(place.root, Self) or place.steps:
+            self.guard(place, "type", cls)
+        if whose == "other":
+            self.guard(place, *same_object(value))
+        if whose != "foreign":
+            self._open(place, value, whose)
+            self.opened(cls, False)
+
+    def _open(self, place: Place, value: Any, whose: Whose) -> None:
+        """Be told what is read of an object or a module; where that cannot be, everything in it is assumed."""
+        self.objects.setdefault(id(value), (place, value, whose))
+        hooks = self.hooks
+        is_hooked = hooks.add_module(value) if isinstance(value, ModuleType) else hooks.add_class(type(value))
+        if not is_hooked and whose == "own":
+            self.whole(place, value)
+
+    def whole(self, place: Place, value: Any) -> None:
+        """Assume all that an object holds."""
+        held = instance_dict(value)
+        self.guard(place.attribute("__dict__"), "keys", (dict, list(held)))
+        for name, part in list(held.items()):
+            self.visit(place.attribute(name), part)

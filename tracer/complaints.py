@@ -7,6 +7,8 @@ tells the cases apart.
 from __future__ import annotations
 
 import dis
+import functools
+import gc
 import linecache
 import re
 import sys
@@ -34,6 +36,7 @@ _CURES = {
 }
 
 
+_REMEMBERING = type(functools.lru_cache(lambda: None))
 _LOOP_CURE = "keep the while loop outside and jit its body, or run a fixed number of steps with numpy.where"
 
 
@@ -141,10 +144,21 @@ def leaked(x: TracedArray) -> LeakError:
     """A traced value used when its trace is over."""
     cell = x._cell
     made = str(cell.line) if cell.line is not None else "an unknown line"
+    cache = _cache_of(x)
+    cure = f"functools.lru_cache of {cache} keeps it; call it outside and pass the result" if cache else ""
     return LeakError(
-        f"traced value {x.type}: used after the trace of {cell.trace.name} has ended; it was made at {made}; return "
-        f"results instead of storing them{at(user_line())}"
+        f"traced value {x.type}: used after the trace of {cell.trace.name} has ended; it was made at {made}; "
+        f"{cure or 'return results instead of storing them'}{at(user_line())}"
     )
+
+
+def _cache_of(x: object) -> str:
+    """The function whose results Python keeps, where this is one of them: reached where no trace could see it."""
+    holders = gc.get_referrers(x)
+    for holder in [*holders, *(h for inner in holders if type(inner) is dict for h in gc.get_referrers(inner))]:
+        if type(holder) is _REMEMBERING:
+            return str(holder.__name__)
+    return ""
 
 
 def internal(text: str) -> CheckError:

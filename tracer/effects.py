@@ -21,16 +21,27 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from operator import length_hint
-from types import CellType, CodeType, FunctionType, GeneratorType, MemberDescriptorType, MethodType, ModuleType
+from types import (
+    CellType,
+    CodeType,
+    FunctionType,
+    GeneratorType,
+    MemberDescriptorType,
+    MethodType,
+    ModuleType,
+    SimpleNamespace,
+)
 from typing import Any
 
 from tenferro.tracer import tree
-from tenferro.tracer.attribute_hooks import members
+from tenferro.tracer.attribute_hooks import instance_dict, members, unhooked
 from tenferro.tracer.capture_guards import same_scalar
-from tenferro.tracer.captures import codes_of, is_foreign, is_plain_object, mentioned_names, names_of, plain_function
+from tenferro.tracer.captures import plain_function
+from tenferro.tracer.code_names import codes_of, mentioned_names, names_of
 from tenferro.tracer.dim import Dim
 from tenferro.tracer.errors import MutationError
 from tenferro.tracer.lines import SourceLine, at
+from tenferro.tracer.ownership import Ownership
 from tenferro.tracer.traced import TracedArray
 
 MAX_DEPTH = 5
@@ -68,22 +79,21 @@ class _Change:
 
 
 class Effects:
-    """What one trace must leave as it is. ``taken_back(value)``: the outside value that the trace read as this one."""
+    """What one trace must leave as it is. ``taken_back(value)``: the outside value that the trace read as this one;
+    ``owner``: whose objects are opened."""
 
-    def __init__(self, taken_back: Callable[[Any], Any]) -> None:
+    def __init__(self, taken_back: Callable[[Any], Any], owner: Ownership) -> None:
         self._taken_back = taken_back
+        self._owner = owner
         self._watched: dict[tuple[int, str], _Watched] = {}
         self._seen: dict[int, Any] = {}  # holding the values keeps their ids unique
         self._functions: dict[int, FunctionType] = {}
-        self._package = ""
 
     # -- before ------------------------------------------------------------------------------------------------------
 
     def start(self, function: Callable[..., Any], receiver: Any) -> None:
         """Watch what a function reaches, its ``self`` and what it holds included."""
         plain, held = plain_function(function)
-        module = (plain if plain is not None else function).__module__ or ""
-        self._package = "" if is_foreign(module) else module.split(".")[0]  # objects of tenferro's are not the user's
         if plain is not None:
             self.function(plain)
         for f in held:
@@ -98,18 +108,19 @@ class Effects:
         names = code.co_varnames[: code.co_argcount] if code is not None else ()
         if isinstance(function, MethodType):
             names = names[1:]
-        for k, value in enumerate(args):
-            name = names[k] if k < len(names) else str(k)
-            self._value(value, name if name == "self" else f"argument {name}", 0)
-        for name, value in kwargs.items():
-            self._value(value, f"argument {name}", 0)
+        with unhooked():
+            for k, value in enumerate(args):
+                name = names[k] if k < len(names) else str(k)
+                self._value(value, name if name == "self" else f"argument {name}", 0)
+            for name, value in kwargs.items():
+                self._value(value, f"argument {name}", 0)
 
     def function(self, function: FunctionType) -> None:
         """Watch what a function's own code reads and assigns: cells, globals, defaults, its attributes. A function of
         this package, of Python or NumPy is not the user's, but what it holds may be."""
         if id(function) in self._functions:
             return
-        if is_foreign(function.__module__ or ""):
+        if self._owner.of(function.__module__) == "foreign":
             for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
                 self._value(_cell(cell), name, 0)
             return
@@ -139,27 +150,35 @@ class Effects:
         kind = _kind(value)
         if kind == "names":
             names = frozenset(n for f in list(self._functions.values()) for n in mentioned_names(f.__code__))
-            if not is_foreign(value.__name__):
+            if self._owner.of(value.__name__) != "foreign":
                 self._watch(vars(value), kind, f"{text}.", names & vars(value).keys(), ", ".join(sorted(names)))
         elif kind == "class":
-            if (value.__module__ or "").split(".")[0] in (self._package, "__main__"):
+            if self._owner.of_class(value) == "own":
                 self._watch(value, kind, text)
         elif kind:
             self._watch(value, kind, text)
         elif isinstance(value, MethodType):
             self._value(value.__self__, f"{text}.__self__", depth + 1)
-        elif is_own or is_plain_object(value, self._package) or _is_record(value):
+        elif is_own or self._is_plain(value) or _is_record(value):
             self._object(value, text, depth)
             return
         for name, part in _parts(value, text):
             self._value(part, name, depth + 1)
+
+    def _is_plain(self, value: Any) -> bool:
+        """Whether an object is opened: one of the user's own classes, or a namespace. Loggers, figures and models of
+        other packages change for reasons of their own."""
+        if isinstance(value, type | ModuleType | FunctionType | MethodType):
+            return False
+        has_attributes = hasattr(value, "__dict__") or hasattr(type(value), "__slots__")
+        return has_attributes and (type(value) is SimpleNamespace or self._owner.of_class(type(value)) == "own")
 
     def _object(self, value: Any, text: str, depth: int) -> None:
         self._watch(value, "object", text)
         for name, part in _attributes(value).items():
             self._value(part, f"{text}.{name}", depth + 1)
         cls = type(value)
-        if cls.__module__.split(".")[0] not in (self._package, "__main__"):
+        if self._owner.of_class(cls) != "own":
             return
         self._value(cls, cls.__name__, depth + 1)
         used = {n for f in list(self._functions.values()) for n in mentioned_names(f.__code__)}
@@ -294,7 +313,7 @@ def _slots(cls: type) -> dict[str, MemberDescriptorType]:
 
 
 def _attributes(value: Any) -> dict[str, Any]:
-    held = dict(getattr(value, "__dict__", {}))
+    held = dict(instance_dict(value))
     for name, member in _slots(type(value)).items():
         try:
             held[name] = member.__get__(value, type(value))

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any
+from types import ModuleType
+from typing import Any, Literal, TypeAlias
+
+Step: TypeAlias = tuple[Literal["attribute", "item", "call"], Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a value stands: a root (a cell, a globals dict and a name, or ``self``) and steps from there."""
+    """Where a value stands: a root (a cell, a globals dict and a name, an object held, or ``self``) and steps from
+    there: an attribute, an item, or a call with (positional, keyword) arguments of a function that remembers."""
 
     root: Any
-    steps: tuple[tuple[str, Any], ...]
+    steps: tuple[Step, ...]
     text: str
 
     def attribute(self, name: str) -> Place:
@@ -21,6 +23,10 @@ class Place:
 
     def item(self, key: Any) -> Place:
         return Place(self.root, (*self.steps, ("item", key)), f"{self.text}[{key!r}]")
+
+    def call(self, args: tuple[Any, ...], kwargs: tuple[tuple[str, Any], ...]) -> Place:
+        words = ", ".join([*map(_word, args), *(f"{k}={_word(v)}" for k, v in kwargs)])
+        return Place(self.root, (*self.steps, ("call", (args, kwargs))), f"{self.text}({words})")
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -34,6 +40,11 @@ class Place:
                 return (id(namespace), name, self.steps)
             case cell:
                 return (id(cell), self.steps)
+
+
+def _word(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else f"a {type(value).__name__}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +65,11 @@ class Found:
     value: Any
 
 
+def of_class(cls: type | ModuleType) -> Place:
+    """The place of a class or a module itself, whatever name it goes by."""
+    return Place(Held(cls), (), cls.__name__)
+
+
 def read(place: Place, receiver: Any) -> Any:
     """The value that stands there now."""
     root = place.root
@@ -66,8 +82,10 @@ def read(place: Place, receiver: Any) -> Any:
     else:
         value = root.cell_contents
     for kind, key in place.steps:
-        value = getattr(value, key) if kind == "attribute" else value[key]
+        if kind == "attribute":
+            value = getattr(value, key)
+        elif kind == "item":
+            value = value[key]
+        else:
+            value = value(*key[0], **dict(key[1]))
     return value
-
-
-NO_PLACES: Mapping[int, Place] = MappingProxyType({})

@@ -2,44 +2,42 @@
 
 NumPy work on an array of the closure or of the module happens before any dispatch: ``W * 2`` would be computed at the
 trace and frozen. So the function that is traced is a copy, with other closure cells, globals and defaults, in which
-arrays are variables of the trace. The same holds for the functions that it reaches in its closure and, of its own
-package, in its globals; attributes of objects are served by ``tenferro.tracer.attribute_hooks``.
+arrays are variables of the trace. The same holds for the user's own functions that it reaches in its closure and in its
+globals; what it reads of objects, modules and classes comes through ``tenferro.tracer.attribute_hooks``.
 
 Variables that the functions assign stay what they are. Containers with arrays are copied; what the functions change in
 the copies is changed in the originals when the trace is over, where ``tenferro.tracer.effects`` finds and refuses it.
+
+A function that remembers its results (``functools.lru_cache``) is called as it is, outside the trace: what it gives
+back stands outside, as a value that an attribute holds does.
 """
 
 from __future__ import annotations
 
 import copy
 import functools
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from itertools import islice
-from types import CellType, FunctionType, MethodType, ModuleType
+from types import CellType, FunctionType, MappingProxyType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
 
-import numpy as np
-
-from tenferro.tracer.attribute_hooks import hooked
-from tenferro.tracer.captures import is_foreign, names_of
+from tenferro.tracer.attribute_hooks import Hooks, hooked, lookup, unhooked
+from tenferro.tracer.attribute_reads import AttributeReads
+from tenferro.tracer.captures import LRU, Captured, is_captured_array as is_array, plain_function
+from tenferro.tracer.code_names import names_of
+from tenferro.tracer.dim import pinned
 from tenferro.tracer.effects import Effects
-from tenferro.tracer.places import Found, Place, read
-from tenferro.tracer.trace import Trace, is_supported, is_tenferro_array
+from tenferro.tracer.places import Held, Place
+from tenferro.tracer.trace import CURRENT, Trace
 from tenferro.tracer.traced import TracedArray, captured
 
-MAX_PARTS = 1024  # elements of a container that are looked at
-MAX_DEPTH = 4
+MAX_DEPTH = 32  # of containers in containers
 MAX_FUNCTIONS = 512
 _MISSING = object()
-
-
-def is_array(value: Any) -> bool:
-    """Whether a value from outside becomes an input of the program."""
-    kind = type(value)
-    return (kind is np.ndarray or kind is np.memmap or is_tenferro_array(value)) and is_supported(np.dtype(value.dtype))
+_CONTAINERS = (dict, list, tuple, deque, MappingProxyType, SimpleNamespace)
 
 
 def _is_namedtuple(value: Any) -> bool:
@@ -48,23 +46,21 @@ def _is_namedtuple(value: Any) -> bool:
 
 def _items(value: Any) -> Iterator[tuple[Any, Any]]:
     """The keys and elements of a container that can be copied; nothing for anything else."""
-    if isinstance(value, dict):
-        yield from islice(value.items(), MAX_PARTS)
-    elif isinstance(value, list) or type(value) is tuple or _is_namedtuple(value):
-        yield from enumerate(islice(value, MAX_PARTS))
+    if type(value) is SimpleNamespace:
+        value = vars(value)
+    if isinstance(value, dict | MappingProxyType):
+        yield from value.items()
+    elif isinstance(value, list | deque) or type(value) is tuple or _is_namedtuple(value):
+        yield from enumerate(value)
 
 
 def _parts(value: Any, depth: int = 0) -> Iterator[Any]:
     """The value itself, or what stands in it where it is a container."""
-    if not isinstance(value, dict | list | tuple):
+    if not isinstance(value, _CONTAINERS):
         yield value
     elif depth < MAX_DEPTH:
         for _, item in _items(value):
             yield from _parts(item, depth + 1)
-
-
-def _package(name: str | None) -> str:
-    return (name or "").split(".")[0]
 
 
 class _Globals(dict[str, Any]):
@@ -120,18 +116,24 @@ class _Container:
 class Substitution:
     """What one trace reads instead of what stands outside. ``places`` says where the arrays stood, by id."""
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, function: Callable[..., Any]) -> None:
         self.places: dict[int, Place] = {}
-        self.effects = Effects(self._taken_back)
+        self.hooks = Hooks()
+        self.captured = Captured(function, trace.name, self.hooks)
+        self.reads = AttributeReads(self.captured, self.give, self._has)
+        self.effects = Effects(self._taken_back, self.captured.owner)
         self._trace = trace
         self._needing: set[int] = set()  # ids of functions that reach an array
         self._known: dict[int, FunctionType] = {}  # every function looked at, kept alive with its id
+        self._edges: dict[int, list[int]] = {}  # the functions that each of them reaches
         self._stored: set[int] = set()  # ids of cells that one of them assigns
         self._functions: dict[int, FunctionType] = {}
         self._copies: dict[int, tuple[FunctionType, FunctionType]] = {}  # id of a copy -> it and its original
         self._cells: dict[int, tuple[CellType, CellType]] = {}
         self._globals: dict[int, _Globals] = {}
         self._containers: dict[int, _Container] = {}
+        self._without: dict[int, Any] = {}  # containers in which nothing is given in another form
+        self._spaces: dict[int, tuple[SimpleNamespace, SimpleNamespace]] = {}  # id of a copy -> it and its original
         self._given: dict[int, TracedArray] = {}  # id of a variable -> it, to find the array again
         self._arrays: dict[int, Any] = {}
 
@@ -142,24 +144,59 @@ class Substitution:
         functions in which arrays stand, anything else as it is."""
         kind = type(value)
         if kind is FunctionType:
-            return self._function(value) if id(value) in self._needing else value
+            return self._function(value) if self._needs(value) else value
         if kind is ModuleType or not self._trace.alive:
             return value
         if is_array(value):
             return self._variable(value, place)
-        if isinstance(value, dict | list | tuple):
+        if kind is SimpleNamespace:
+            return self._namespace(value, place)
+        if isinstance(value, _CONTAINERS):
             return self._container(value, place)
         if kind is functools.partial and self._has(value):
             args = [self.give(a) for a in value.args]
             keywords = {k: self.give(v) for k, v in value.keywords.items()}
             return functools.partial(self.give(value.func), *args, **keywords)
-        if kind is MethodType and id(value.__func__) in self._needing:
-            return MethodType(self.give(value.__func__), value.__self__)
+        if kind is LRU:
+            return self._remembering(value, Place(Held(value), (), value.__name__))
+        if kind is MethodType and self._has(value.__func__):
+            return self._method(value)
         return value
 
+    def _method(self, method: MethodType) -> Any:
+        function, owner = method.__func__, method.__self__
+        if not isinstance(function, LRU):
+            return MethodType(self.give(function), owner)
+        known = self.captured.objects.get(id(owner))
+        names = [n for c in type(owner).__mro__ for n in vars(c) if lookup(type(owner), n) is function]
+        if known is None or not names:
+            return self._remembering(method, Place(Held(method), (), function.__name__))
+        return self._remembering(method, known[0].attribute(names[0]))
+
+    def _remembering(self, function: Any, place: Place) -> Callable[..., Any]:
+        """A function that calls one that remembers its results, as outside the trace."""
+
+        @functools.wraps(function)
+        def remembering(*args: Any, **kwargs: Any) -> Any:
+            args, kwargs = pinned(args), {k: pinned(v) for k, v in kwargs.items()}
+            with unhooked():
+                token = CURRENT.set(None)
+                try:
+                    value = function(*args, **kwargs)
+                finally:
+                    CURRENT.reset(token)
+                where = place.call(args, tuple(kwargs.items()))
+                self.captured.visit(where, value)
+            return self.give(value, lambda: where)
+
+        return remembering
+
     def _variable(self, array: Any, place: Callable[[], Place] | None) -> TracedArray:
-        if place is not None and id(array) not in self.places:
-            found = self.places[id(array)] = place()
+        known = self.captured.arrays.get(id(array))
+        if known is None and place is not None and id(array) not in self.places:
+            self.places[id(array)] = place()
+        found = known[0] if known is not None else self.places.get(id(array))
+        if found is not None:
             self._trace.names.setdefault(id(array), f"captured array {found.text}")
         variable = captured(self._trace, array)
         self._given[id(variable)] = variable
@@ -168,11 +205,21 @@ class Substitution:
 
     def _has(self, value: Any) -> bool:
         """Whether an array, or a function that reaches one, is or stands in the value."""
-        return any(is_array(p) or id(p) in self._needing for p in self._reached(value)) or self._has_keys(value)
+        return any(map(self._is_given, self._reached(value))) or self._has_keys(value)
+
+    def _is_given(self, part: Any) -> bool:
+        return is_array(part) or isinstance(part, LRU) or (type(part) is FunctionType and self._needs(part))
+
+    def _needs(self, function: FunctionType) -> bool:
+        """Whether a function reaches an array: of other packages' functions only those of this one and Python are
+        followed, which hold what they were given."""
+        if id(function) not in self._known and self.captured.owner.of(function.__module__) != "other":
+            self._look_at([function])
+        return id(function) in self._needing
 
     def _has_keys(self, value: Any) -> bool:
         """Whether functions that are copied are keys: a table of functions is asked for the copies."""
-        return isinstance(value, dict) and any(id(k) in self._needing for k in islice(value, MAX_PARTS))
+        return isinstance(value, dict) and any(type(k) is FunctionType and self._needs(k) for k in value)
 
     def _reached(self, value: Any) -> Iterator[Any]:
         for part in _parts(value):
@@ -187,7 +234,8 @@ class Substitution:
         known = self._containers.get(id(value))
         if known is not None:
             return known.copy
-        if not self._has(value):
+        if id(value) in self._without or not self._has(value):
+            self._without[id(value)] = value
             return value
         items = list(_items(value))
 
@@ -195,10 +243,11 @@ class Substitution:
             return None if place is None else lambda: place().item(key)
 
         given = [(k, self.give(v, at(k))) for k, v in items]
-        if isinstance(value, tuple):
-            rest = list(value)[len(given) :]
-            parts = [v for _, v in given] + rest
-            made: Any = tuple(parts) if type(value) is tuple else type(value)(*parts)
+        if isinstance(value, MappingProxyType):
+            made: Any = MappingProxyType(dict(given))
+        elif isinstance(value, tuple):
+            parts = [v for _, v in given]
+            made = tuple(parts) if type(value) is tuple else type(value)(*parts)
         else:
             made = copy.copy(value)
             if type(made) is not type(value) or len(made) != len(value):
@@ -211,10 +260,39 @@ class Substitution:
         self._containers[id(value)] = _Container(value, made, given)
         return made
 
+    def _namespace(self, value: SimpleNamespace, place: Callable[[], Place] | None) -> SimpleNamespace:
+        """A copy, as of a dict: its class cannot be hooked."""
+        if not self._has(value):
+            return value
+        for made, original in self._spaces.values():
+            if original is value:
+                return made
+        made = SimpleNamespace()
+        self._spaces[id(made)] = (made, value)
+
+        def at(name: str) -> Callable[[], Place] | None:
+            return None if place is None else lambda: place().attribute(name)
+
+        given = [(k, self.give(v, at(k))) for k, v in _items(value)]
+        vars(made).update(vars(value))
+        vars(made).update(given)
+        self._containers[id(vars(value))] = _Container(vars(value), vars(made), given)
+        return made
+
     # -- functions -----------------------------------------------------------------------------------------------
+
+    def start(self, function: Callable[..., Any], receiver: Any) -> None:
+        """Find what the function reaches, before it runs."""
+        with unhooked():
+            self.effects.start(function, receiver)
+            self.captured.start(function, receiver)
 
     def function(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """The function to call in place of this one."""
+        plain, _ = plain_function(function)
+        if plain is not None:
+            with unhooked():
+                self.captured.function(plain)
         if isinstance(function, MethodType):
             return MethodType(self.function(function.__func__), function.__self__)
         if isinstance(function, functools.partial):
@@ -229,36 +307,31 @@ class Substitution:
             return MethodType(self._function(call), function) if id(call) in self._needing else function
         return function
 
-    def needing(self, functions: Sequence[Found]) -> list[Found]:
-        """Those of the functions that reach an array."""
-        self._look_at([f.value for f in functions])
-        return [f for f in functions if id(f.value) in self._needing]
-
     def _look_at(self, values: Sequence[Any]) -> None:
         """Follow the functions from these on, and find those that reach an array."""
         waiting = [p for v in values for p in self._reached(v) if isinstance(p, FunctionType)]
-        edges: dict[int, list[int]] = {}
         while waiting and len(self._known) < MAX_FUNCTIONS:
             function = waiting.pop()
-            if id(function) in edges or (id(function) in self._known and id(function) in self._functions):
+            if id(function) in self._known:
                 continue
             self._known[id(function)] = function
-            self.effects.function(function)
-            reached = [p for v in self._outside(function) for p in self._reached(v)]
-            if any(is_array(p) for p in reached):
+            with unhooked():
+                self.effects.function(function)
+                reached = [p for v in self._outside(function) for p in self._reached(v)]
+            if any(is_array(p) or isinstance(p, LRU) for p in reached):
                 self._needing.add(id(function))
             inner = [p for p in reached if isinstance(p, FunctionType)]
-            edges[id(function)] = [id(p) for p in inner]
+            self._edges[id(function)] = [id(p) for p in inner]
             waiting += inner
         grown = True
         while grown:
-            more = {f for f, to in edges.items() if f not in self._needing and not self._needing.isdisjoint(to)}
+            more = {f for f, to in self._edges.items() if f not in self._needing and not self._needing.isdisjoint(to)}
             grown = bool(more)
             self._needing |= more
 
     def _outside(self, function: FunctionType) -> Iterator[Any]:
-        """What the function reads: cells, defaults, and the globals that its code names (functions there only of its
-        own package)."""
+        """What the function reads: cells, defaults, and the globals that its code names (functions there only of the
+        user's own)."""
         names, stored = names_of(function.__code__)
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
             if name in stored:
@@ -267,14 +340,13 @@ class Substitution:
                 yield from _contents(cell)
         yield from function.__defaults__ or ()
         yield from (function.__kwdefaults__ or {}).values()
-        package = _package(function.__module__)
-        if is_foreign(function.__module__ or ""):
+        if self.captured.owner.of(function.__module__) == "foreign":
             return
         for name in names:
             value = function.__globals__.get(name)
             if name in stored or isinstance(value, ModuleType | type):
                 continue
-            if isinstance(value, FunctionType) and _package(value.__module__) != package:
+            if isinstance(value, FunctionType) and self.captured.owner.of(value.__module__) != "own":
                 continue
             yield value
 
@@ -331,7 +403,7 @@ class Substitution:
         for module in self._globals.values():
             module.flush_all()
         for container in self._containers.values():
-            if isinstance(container.original, list):
+            if isinstance(container.original, list | deque):
                 self._end_list(container)
             elif isinstance(container.original, dict):
                 self._end_dict(container)
@@ -342,15 +414,16 @@ class Substitution:
             return self._arrays[id(value)]
         if id(value) in self._copies:
             return self._copies[id(value)][1]
+        if id(value) in self._spaces:
+            return self._spaces[id(value)][1]
         return next((c.original for c in self._containers.values() if c.copy is value), value)
 
     def _end_list(self, container: _Container) -> None:
         now, original = container.copy, container.original
-        first = [v for _, v in container.first]
-        tail = original[len(first) :]
-        if len(now) == len(first) + len(tail) and all(a is b for a, b in zip(now, [*first, *tail], strict=True)):
+        if len(now) == len(container.first) and all(a is b for a, (_, b) in zip(now, container.first, strict=True)):
             return
-        original[:] = [self._taken_back(v) for v in now]
+        original.clear()
+        original.extend([self._taken_back(v) for v in now])
 
     def _end_dict(self, container: _Container) -> None:
         now, original = container.copy, container.original
@@ -385,44 +458,18 @@ def substitute(function: Callable[..., Any]) -> Callable[..., Any]:
     return function if running is None else running.function(function)
 
 
-def _is_own_attribute(f: Found, package: str) -> bool:
-    """Whether a function of the user's own package stands in an attribute."""
-    is_function = type(f.value) is FunctionType and any(kind == "attribute" for kind, _ in f.place.steps)
-    return is_function and _package(f.value.__module__) == package
-
-
-def _hooks(found: Sequence[Found], receiver: Any) -> Iterator[tuple[type | ModuleType, str]]:
-    """The class (or module) and name of every attribute through which these are reached."""
-    for f in found:
-        steps = f.place.steps
-        last = max((k for k, (kind, _) in enumerate(steps) if kind == "attribute"), default=None)
-        if last is None:
-            continue
-        owner = read(Place(f.place.root, steps[:last], ""), receiver)
-        if isinstance(owner, ModuleType):
-            yield owner, steps[last][1]
-        elif not isinstance(owner, type | FunctionType | MethodType | functools.partial):
-            yield type(owner), steps[last][1]
-
-
 @contextmanager
 def substituted(
-    trace: Trace, function: Callable[..., Any], receiver: Any, found: Sequence[Found]
+    trace: Trace, function: Callable[..., Any], receiver: Any
 ) -> Iterator[tuple[Callable[..., Any], Substitution]]:
-    """Inside, attributes give traced arrays; the function to call is given. ``found``: what the function can reach.
+    """Inside, outside arrays are read as traced ones; the function to call is given.
 
     MutationError where the function changed something outside; it is as before then, and so it is where it raised."""
-    substitution = Substitution(trace)
-    for f in found:
-        if is_array(f.value):
-            trace.names.setdefault(id(f.value), f"captured array {f.place.text}")
-    package = _package(getattr(function, "__module__", None))
-    substitution.effects.start(function, receiver)
-    functions = [f for f in found if _is_own_attribute(f, package)]
-    reached = [f for f in found if is_array(f.value)] + substitution.needing(functions)
+    substitution = Substitution(trace, function)
     token = _current.set(substitution)
     try:
-        with hooked(list(_hooks(reached, receiver)), substitution.give):
+        with hooked(substitution.hooks, substitution.reads.read, substitution.give):
+            substitution.start(function, receiver)
             yield substitution.function(function), substitution
     except BaseException:
         substitution.end()
