@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenferro.evaluation import evaluator
+from tenferro.naming import engine_of
 from tenferro.tracer.api.methods import ArrayMethods
 from tenferro.tracer.errors import DtypeError, LoweringError, TraceError
 from tenferro.tracer.lines import at, user_line
@@ -91,8 +92,11 @@ class Array(ArrayMethods):
     def to(self, engine: Engine | str) -> Array:
         """The same array on another engine: itself if it is there already, else a copy.
 
-        LoweringError for an engine that is not registered."""
-        target = _engine_of(engine)
+        UnknownEngineError for a name that is not registered, TypeError for what is neither name nor engine."""
+        return self._to("to", engine)
+
+    def _to(self, function: str, engine: Engine | str) -> Array:
+        target = engine_of(function, engine)
         if target is self._engine:
             return self
         host = self._host
@@ -101,8 +105,10 @@ class Array(ArrayMethods):
     def to_device(self, device: Engine | str, /, *, stream: Any = None) -> Array:
         """``to``, under the array API standard's name; engines have no streams, so ``stream`` must be None."""
         if stream is not None:
-            raise LoweringError(f"to_device: stream {stream!r}; None is needed, the engine has no streams")
-        return self.to(self._engine if device == "cpu" else device)
+            raise LoweringError(
+                f"to_device: stream {stream!r}; None is needed, the engine has no streams{at(user_line())}"
+            )
+        return self._to("to_device", self._engine if device == "cpu" else device)
 
     def block_until_ready(self) -> Array:
         """Itself, once its elements are there."""
@@ -280,12 +286,6 @@ def _default_engine() -> Engine:
     return default_runtime().engines()[0]
 
 
-def _engine_of(engine: Engine | str) -> Engine:
-    from tenferro.runtime import default_runtime
-
-    return default_runtime().engine(engine) if isinstance(engine, str) else engine
-
-
 def asarray(x: Any, dtype: Any = None, *, copy: bool | None = None, engine: Engine | str | None = None) -> Array:
     """``x`` as a tn.Array; an ndarray's memory is shared unless a dtype, a byte order or ``copy`` asks for a copy.
 
@@ -297,12 +297,12 @@ def asarray(x: Any, dtype: Any = None, *, copy: bool | None = None, engine: Engi
 
         return API["array" if copy else "asarray"].function(x, dtype)  # type: ignore[no-any-return]
     if isinstance(x, Array) and dtype is None and not (copy or x._scalar):
-        return x if engine is None else x.to(engine)
+        return x if engine is None else x._to("asarray", engine)
     where = x._engine if isinstance(x, Array) and engine is None else None
     data = _as_ndarray(_shared(x) if isinstance(x, Array) else x, dtype, copy)
     target = where or _default_engine()
     if engine is not None:
-        target = _engine_of(engine)
+        target = engine_of("asarray", engine)
     return Array(target.receive(data), target)
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from tenferro import call_key
 from tenferro.array import Array
+from tenferro.naming import engine_name, engine_names
 from tenferro.tracer.exact import static_key
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.program import SemanticProgram
@@ -281,7 +282,7 @@ def jit(
     donate_argnums: Argnums = ...,
     max_compiles: int | None = ...,
     engine: Engine | str | None = ...,
-    engines: Sequence[Engine | str] = ...,
+    engines: Sequence[Engine | str] | None = ...,
 ) -> JitFunction: ...
 
 
@@ -294,7 +295,7 @@ def jit(
     donate_argnums: Argnums = ...,
     max_compiles: int | None = ...,
     engine: Engine | str | None = ...,
-    engines: Sequence[Engine | str] = ...,
+    engines: Sequence[Engine | str] | None = ...,
 ) -> Callable[[Callable[..., Any]], JitFunction]: ...
 
 
@@ -306,7 +307,7 @@ def jit(
     donate_argnums: Argnums = (),
     max_compiles: int | None = None,
     engine: Engine | str | None = None,
-    engines: Sequence[Engine | str] = (),
+    engines: Sequence[Engine | str] | None = None,
 ) -> Any:
     """Compile a function of arrays: traced at the first call, compiled, and run as machine code from then on.
 
@@ -321,9 +322,13 @@ def jit(
     One program serves every size; branches on sizes and on captured numbers are guards (``f.explain()``)."""
     _check_max_compiles(max_compiles)
 
-    if engine is not None and engines:
-        raise ValueError("jit: engine and engines are both given; one of them is needed")
-    names = tuple(e if isinstance(e, str) else e.id for e in ((engine,) if engine is not None else engines))
+    names: tuple[str, ...] = ()
+    if engine is not None and engines is not None:
+        raise ValueError(f"jit: engine and engines are both given; one of them is needed{at(user_line())}")
+    if engine is not None:
+        names = (engine_name("jit", engine),)
+    elif engines is not None:
+        names = engine_names("jit", engines)
 
     def decorate(function: Callable[..., Any]) -> JitFunction:
         _check_function(function)

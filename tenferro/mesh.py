@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from tenferro.naming import engine_name
 from tenferro.tracer.errors import ShapeError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.spread import Grid
-
-if TYPE_CHECKING:
-    from tenferro.engines.engine import Engine
 
 Names = tuple[str, ...]
 
@@ -51,7 +49,7 @@ class Mesh:
         if not ids or len(set(ids)) != len(ids):
             raise ShapeError(f"Mesh: engines are {list(ids)}; at least one, each once, is needed{at(user_line())}")
         for name in ids:
-            default_runtime().engine(name)  # refuses a name that is none
+            default_runtime().engine(name, "Mesh")  # refuses a name that is none
         self.grid = Grid(names, shape, ids, tuple(range(len(ids))))
 
     @classmethod
@@ -96,23 +94,13 @@ def _arranged(engines: Any) -> tuple[Names, tuple[int, ...]]:
     if isinstance(engines, np.ndarray):
         engines = engines.tolist()
     if not isinstance(engines, list | tuple):
-        return (engines if isinstance(engines, str) else _id(engines),), ()
+        return (engine_name("Mesh", engines, "an engine"),), ()
     parts = [_arranged(e) for e in engines]
     shapes = {shape for _, shape in parts}
     if len(shapes) > 1:
         raise ShapeError(f"Mesh: engines are {engines!r}; a rectangular arrangement is needed{at(user_line())}")
     inner = shapes.pop() if shapes else ()
     return tuple(n for names, _ in parts for n in names), (len(parts), *inner)
-
-
-def _id(engine: Engine) -> str:
-    name = getattr(engine, "id", None)
-    if not isinstance(name, str):
-        raise TypeError(
-            f"Mesh: an engine of class {type(engine).__name__}; a name such as 'cpu:0', or an engine, is "
-            f"needed{at(user_line())}"
-        )
-    return name
 
 
 class PartitionSpec:

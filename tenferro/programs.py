@@ -117,7 +117,7 @@ class Programs:
                 names.update(dict.fromkeys(operation.params["places"]))
         names.pop(engine.id, None)
         runtime = default_runtime()
-        targets = [engine, *(runtime.engine(n) for n in names)]
+        targets = [engine, *(runtime.engine(n, self._name) for n in names)]
         if not any(e.is_host for e in targets):  # arrays come from the host, and some functions run nowhere else
             targets += [e for e in runtime.engines() if e.is_host][:1]
         return tuple(targets)
@@ -255,7 +255,7 @@ def _fit(compiled: Compiled, call: BoundCall) -> Found | None:
 def _engine_of(call: BoundCall, name: str, chosen: tuple[str, ...]) -> Engine:
     """The engine that the function was given, else the one that holds the tn.Array arguments, else the default one."""
     if chosen:
-        return default_runtime().engine(chosen[0])
+        return default_runtime().engine(chosen[0], name)
     engines = {leaf.original._engine for leaf in call.dynamic if leaf.wrapped}
     if len(engines) > 1:
         ids = " and ".join(sorted(e.id for e in engines))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
+from tenferro.tracer.lines import at, user_line
+
 if TYPE_CHECKING:
     from tenferro.engines.engine import Engine
     from tenferro.runtime import Configuration
@@ -22,9 +24,11 @@ def cpu_engines(n: int) -> list[Engine]:
     """``n`` CPU engines, ``cpu:0`` to ``cpu:{n-1}``, registered with the default runtime where they were not.
 
     They share the memory of the process, and its cores in equal parts. Programs prepared before are prepared again when
-    next called. ValueError for less than one."""
+    next called. ValueError for less than one, TypeError for what is no int."""
+    if isinstance(n, bool) or not hasattr(type(n), "__index__"):
+        raise TypeError(f"cpu_engines: n is {n!r} of class {type(n).__name__}; an int is needed{at(user_line())}")
     if n < 1:
-        raise ValueError(f"cpu_engines: n is {n}; at least 1 is needed")
+        raise ValueError(f"cpu_engines: n is {n}; at least 1 is needed{at(user_line())}")
     from tenferro.runtime import default_runtime
 
     runtime = default_runtime()

@@ -43,11 +43,11 @@ class DefaultRuntime(Runtime):
         super().__init__(snapshot, limits)
         self._adding = threading.Lock()
 
-    def engine(self, engine_id: str) -> Engine:
+    def engine(self, engine_id: str, asked: str = "runtime") -> Engine:
         """As ``Runtime.engine``. ImportError and ConfigurationError say why there is no such GPU."""
         if engine_id.startswith("cuda:") and engine_id[5:].isdecimal() and self.snapshot.find(engine_id) is None:
             self.add_gpu(int(engine_id[5:]))
-        return super().engine(engine_id)
+        return super().engine(engine_id, asked)
 
     def after_fork(self) -> None:
         """In the child: the thread that held the lock may not exist there."""

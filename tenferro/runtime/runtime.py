@@ -44,6 +44,7 @@ from tenferro.runtime.prepared import (
 from tenferro.runtime.snapshot import Configuration, Registration, Snapshot
 from tenferro.runtime.transfers import Endpoint, TransferProvider
 from tenferro.tracer.config import Config, config
+from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.program import SemanticProgram
 
 _runtime_ids = itertools.count(1)
@@ -117,15 +118,18 @@ class Runtime:
         """The registered engines, in order of registration."""
         return tuple(r.engine for r in self._snapshot.registrations)
 
-    def engine(self, engine_id: str) -> Engine:
-        """The engine of this name. UnknownEngineError lists the names there are."""
-        return self._find(self._snapshot, engine_id).engine
+    def engine(self, engine_id: str, asked: str = "runtime") -> Engine:
+        """The engine of this name. UnknownEngineError lists the names there are; ``asked``: the function it speaks
+        of."""
+        return self._find(self._snapshot, engine_id, asked).engine
 
-    def _find(self, snapshot: Snapshot, engine_id: str) -> Registration:
+    def _find(self, snapshot: Snapshot, engine_id: str, asked: str = "runtime") -> Registration:
         found = snapshot.find(engine_id)
         if found is None:
             known = ", ".join(r.engine.id for r in snapshot.registrations)
-            raise UnknownEngineError(f"runtime: engine {engine_id!r} is not registered; one of {known} is needed")
+            raise UnknownEngineError(
+                f"{asked}: engine {engine_id!r} is not registered; one of {known} is needed{at(user_line())}"
+            )
         return found
 
     def reconfigure(self, edit: Callable[[Configuration], None]) -> int:

@@ -99,12 +99,12 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         lambda: shards(lambda v: tn.ppermute(v, "i", [(0, 1), (1, 1)]), P("i"), P("i"), X), ValueError,
         r"^ppermute: perm has destinations \[1, 1\]; numbers from 0 to 1",
     ),
-    "unknown engine": (lambda: tn.Mesh(["cpu:77"], "i"), UnknownEngineError, r"'cpu:77' is not registered"),
+    "unknown engine": (lambda: tn.Mesh(["cpu:77"], "i"), UnknownEngineError, r"^Mesh: engine 'cpu:77' is not reg"),
     "an engine twice": (lambda: tn.Mesh(engines(1) * 2, "i"), ValueError, r"each once"),
     "no engines": (lambda: tn.Mesh([], "i"), ValueError, r"at least one"),
     "names and arrangement": (lambda: tn.Mesh(engines(2), ("i", "j")), ValueError, r"arranged \(2,\)"),
     "a ragged arrangement": (lambda: tn.Mesh([["cpu:0"], []], ("i", "j")), ValueError, r"rectangular"),
-    "no engine at all": (lambda: tn.Mesh([3], "i"), TypeError, r"an engine of class int"),
+    "no engine at all": (lambda: tn.Mesh([3], "i"), TypeError, r"an engine is 3 of class int"),
     "no mesh": (lambda: tn.shard_map(lambda v: v, "i", P(), P()), TypeError, r"a tn.Mesh is needed"),
     "no function": (lambda: tn.shard_map(3, mesh(1), P(), P()), TypeError, r"a function is needed"),
 }  # fmt: skip
@@ -134,7 +134,7 @@ def test_refused(name: str) -> None:
     call, error, text = CASES[name]
     with pytest.raises(error, match=text) as caught:
         call()
-    assert __file__ in str(caught.value) or isinstance(caught.value, UnknownEngineError), str(caught.value)
+    assert __file__ in str(caught.value), str(caught.value)
 
 
 def test_check_vma_can_be_turned_off() -> None:
