@@ -129,7 +129,8 @@ class Clusters:
             memory = _read_under_other_indices(instruction)
             slots = [s.index for s in instruction.inputs[len(memory) :] if isinstance(s, Slot)]
             shape = instruction.types[0].shape
-            cluster, level = self._join(shape, slots, [s.index for s in memory if isinstance(s, Slot)])
+            read = [s.index for s in memory if isinstance(s, Slot)] + self.references.size_slots(instruction)
+            cluster, level = self._join(shape, slots, read)
             self._add(cluster, level, number, instruction)
             cluster.has_gather |= isinstance(form, Indexed) and form.kind == "gather"
 
@@ -185,7 +186,7 @@ class Clusters:
     # Calls
 
     def _place_call(self, number: int, instruction: Instruction) -> None:
-        slots = [s.index for s in instruction.inputs if isinstance(s, Slot)]
+        slots = [s.index for s in instruction.inputs if isinstance(s, Slot)] + self.references.size_slots(instruction)
         below = self._rank_of_reads(slots)
         if instruction.op.is_ordered:
             below = max(below, self._effect_rank)
@@ -208,18 +209,16 @@ class Clusters:
                     cluster.row_axes = axes
                     self._add(cluster, Level.OUTER, number, instruction)
                     return
-            slots = [source.index]
-            cluster = Cluster(shape, 1 + self._rank_of_reads(slots), row_axes=axes)
-            self._read(slots)
-        else:
-            cluster = Cluster(shape, 1, row_axes=axes)
+        slots = [s.index for s in (source,) if isinstance(s, Slot)] + self.references.size_slots(instruction)
+        cluster = Cluster(shape, 1 + self._rank_of_reads(slots), row_axes=axes)
+        self._read(slots)
         self._add(cluster, Level.OUTER, number, instruction)
 
     # Updates
 
     def _place_update(self, number: int, instruction: Instruction) -> None:
         base, value = instruction.inputs
-        reads = [base.index] if isinstance(base, Slot) else []
+        reads = [s.index for s in (base,) if isinstance(s, Slot)] + self.references.size_slots(instruction)
         slots = [value.index] if isinstance(value, Slot) else []
         shape = value.type.shape if not isinstance(value, Slot) else self.types[value.index].shape
         if not shape:

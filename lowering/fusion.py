@@ -190,7 +190,7 @@ class _Scheduler:
             for k, d in enumerate(self.drafts)
         ]
         for k, d in enumerate(self.drafts):
-            waits[k] |= {writer[slot] for slot in d.reads if slot < 0} - {k}
+            waits[k] |= {writer[slot] for slot in (*(s for s in d.reads if s < 0), *self._size_slots(d))} - {k}
         ordered = [
             k for k, d in enumerate(self.drafts) if isinstance(d.step, CallStep) and d.step.instruction.op.is_ordered
         ]
@@ -216,6 +216,19 @@ class _Scheduler:
             if isinstance(o, Slot):
                 self._make_view(o.index)
         return self.steps
+
+    def _size_slots(self, draft: _Draft) -> Iterable[int]:
+        """The slots that must be made before the draft's sizes are known."""
+        match draft.step:
+            case RegionStep(region=region):
+                instructions = [self.context.program.instructions[n] for n in region.instructions or (int(draft.key),)]
+            case (
+                AdoptStep(instruction=instruction)
+                | CallStep(instruction=instruction)
+                | ViewStep(instruction=instruction)
+            ):
+                instructions = [instruction]
+        return [slot for i in instructions for slot in self.context.references.size_slots(i)]
 
     def _memory(self, slot: int) -> Iterable[int]:
         """The slot whose step makes the memory behind ``slot``."""

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from tenferro.lowering.affine import Affine, identity
 from tenferro.lowering.exec_program import ExecProgram, Instruction, Slot, Source
 from tenferro.lowering.region import ViewStep
+from tenferro.lowering.sizes_read import measured, sizes_in
+from tenferro.tracer.dims import Leaf
 from tenferro.tracer.op import Indexed, View
 from tenferro.tracer.program import ArrayType
 
@@ -30,15 +32,40 @@ class References:
         self.instructions = program.instructions
         self.table: dict[int, Reference] = {}
         self.own_view: set[int] = set()
+        self._measured_by: dict[Leaf, int] = {}
         for i in program.inputs:
             self._own(i.slot)
         for number, instruction in enumerate(program.instructions):
+            for size in measured(instruction.op, instruction.types):
+                self._measured_by.setdefault(size, instruction.outputs[0].index)
             for slot in instruction.outputs:
                 self.producer[slot.index] = number
                 if isinstance(instruction.op.form, View):
                     self._view(instruction, slot)
                 else:
                     self._own(slot)
+
+    def size_slots(self, instruction: Instruction) -> list[int]:
+        """The slots whose making tells the run-time sizes that the instruction reads, beside those of its operands'
+        arrays, which are there only when their sizes are."""
+        if not self._measured_by:
+            return []
+        read: set[Leaf] = set()
+        there: set[Leaf] = set()
+        pending = [instruction]
+        while pending:
+            one = pending.pop()
+            read.update(sizes_in([*one.inputs, *one.params.values(), *(t.shape for t in one.types)]))
+            for number in [
+                self.producer[s.index] for s in one.inputs if isinstance(s, Slot) and s.index in self.producer
+            ]:
+                source = self.instructions[number]
+                if isinstance(source.op.form, View) or not source.inputs:  # made within what reads it
+                    pending.append(source)
+                else:
+                    there.update(sizes_in(t.shape for t in source.types))
+        found = {self._measured_by[size] for size in read - there if size in self._measured_by}
+        return sorted(found - {s.index for s in instruction.outputs})
 
     def instruction(self, slot: int) -> Instruction | None:
         number = self.producer.get(slot)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tenferro.lowering.exec_program import ExecInput, ExecProgram, ExtentKind, Instruction, Slot, Source
+from tenferro.lowering.sizes_read import SizesRead
 from tenferro.tracer.dims import leaves
 from tenferro.tracer.lines import SourceLine
 from tenferro.tracer.op import Collective, Op, View
@@ -150,10 +151,14 @@ class _Stager:
 def _live(drafts: Sequence[_Draft], outputs: Sequence[Source]) -> list[_Draft]:
     needed = {o.index for o in outputs if isinstance(o, Slot)}
     kept: list[_Draft] = []
-    for draft in reversed(drafts):
-        if draft.op.is_ordered or any(s.index in needed for s in draft.outputs):
+    sizes = SizesRead((d.op, d.types) for d in drafts)
+    sizes.read(outputs)
+    for number in range(len(drafts) - 1, -1, -1):
+        draft = drafts[number]
+        if draft.op.is_ordered or any(s.index in needed for s in draft.outputs) or sizes.needs(number):
             kept.append(draft)
             needed.update(s.index for s in draft.inputs if isinstance(s, Slot))
+            sizes.keep(draft.op, draft.inputs, draft.params, draft.types)
     return kept[::-1]
 
 

@@ -12,11 +12,11 @@ from tenferro.tracer import build
 from tenferro.tracer.api import registry
 from tenferro.tracer.cells import Cell
 from tenferro.tracer.dim import Dim
-from tenferro.tracer.dims import Extent
+from tenferro.tracer.dims import DimExpr, Extent, is_runtime
 from tenferro.tracer.errors import TenferroError, TraceError
 from tenferro.tracer.exact import told_apart
 from tenferro.tracer.finish import Renaming, finish, late_inputs
-from tenferro.tracer.program import Operand, SemanticProgram, Value
+from tenferro.tracer.program import DimScalar, Operand, SemanticProgram, Value
 from tenferro.tracer.trace import CURRENT, Trace, check_dtype, is_tenferro_array
 from tenferro.tracer.traced import TracedArray, captured
 from tenferro.tracer.tree import TreeDef
@@ -157,7 +157,9 @@ class _Outputs:
         if kind is Dim:
             x.live_trace()
             expr = self._trace.canonical(x.expr)
-            return ("static", expr) if isinstance(expr, int) else ("size", expr)
+            if isinstance(expr, int):
+                return ("static", expr)
+            return ("number", self._add_size(expr)) if is_runtime(expr) else ("size", expr)
         if isinstance(x, np.ndarray) or is_tenferro_array(x):
             return ("array", self._add(captured(self._trace, x)))
         if isinstance(x, int | float | complex | str | bytes | np.generic | np.dtype | type) or _is_static(x):
@@ -180,6 +182,13 @@ class _Outputs:
         self._trace.check_whole([value])
         self._operands.append(value)
         self._aliases.append(group)
+        return len(self._operands) - 1
+
+    def _add_size(self, size: DimExpr) -> int:
+        """A size that only the run knows, as an output: what measures it belongs to the program then."""
+        self._operands.append(DimScalar(size, np.dtype(np.int64)))
+        # No other output shares its group, and no variable has one that is known by the number of an output.
+        self._aliases.append(self._groups.setdefault(-len(self._operands), len(self._groups)))
         return len(self._operands) - 1
 
     def _own(self, cell: Cell, group: int) -> None:

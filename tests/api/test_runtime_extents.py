@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 
 import tenferro as tn
 from tenferro.engines.engine import Engine
 from tenferro.engines.reference import ReferenceEngine
+from tests.runtime.engines import several
 
 X = np.arange(6.0) - 2.5
 
@@ -42,3 +45,57 @@ def test_the_reference_engine_says_the_same() -> None:
     assert executable.run([X]).outputs[0] == 2.5
     with pytest.raises(tn.ShapeError, match="zero-size array"):
         executable.run([-abs(X)])
+
+
+def _zeros(x: np.ndarray) -> np.ndarray:
+    return np.zeros(x[x > 0].size)
+
+
+SIZES = {
+    "shape": lambda x: x[x > 0].shape[0],
+    "size": lambda x: x[x > 0].size + 1,
+    "beside another": lambda x: (x.sum(), x[x > 0].shape[0]),
+    "before another": lambda x: (x[x > 0].size, x[x > 0].sum(), (x * 2)[x > 0].size),
+    "two masks": lambda x: x[x > 0].size * 10 + x[x < 0].size,
+    "flatnonzero": lambda x: np.flatnonzero(x > 0).size,
+    "nonzero": lambda x: len(np.nonzero(x > 0)) + np.nonzero(x > 0)[0].size,
+    "as an array": lambda x: np.asarray(x[x > 0].size),
+    "as a factor": lambda x: x * x[x > 0].size,
+    "as another's size": _zeros,
+}
+
+
+@pytest.mark.parametrize("place", ["", "cpu:1"])
+@pytest.mark.parametrize("name", SIZES)
+def test_the_size_of_a_selection_that_is_not_used_otherwise(name: str, place: str) -> None:
+    function = SIZES[name]
+
+    def placed(x: np.ndarray) -> object:
+        with tn.on(place) if place else nullcontext():
+            return function(x)
+
+    jitted = tn.jit(placed)
+    with several(2) if place else nullcontext():
+        for x in (X, X + 2, -abs(X)):
+            got, expected = jitted(x), function(x)
+            assert type(got) is type(expected)
+            np.testing.assert_array_equal(got, expected)
+    assert jitted.cache_info().compiles == 1
+
+
+def test_a_size_waits_for_what_measures_it() -> None:
+    def f(x: np.ndarray) -> object:
+        late = np.sort(x * 2)
+        n = late[late > x.sum()].size
+        return np.arange(n) * 2, np.broadcast_to(x[0], (n,)).sum(), (x * n).sum() + np.full(n, 2.0)
+
+    jitted = tn.jit(f)
+    for x in (X, X + 2, -abs(X)):
+        for got, expected in zip(jitted(x), f(x), strict=True):
+            np.testing.assert_array_equal(got, expected)
+
+
+def test_the_size_of_a_selection_by_other_engines() -> None:
+    lowered = tn.jit(lambda x: (x[x > 0].size, x * 2)).lower(X)
+    reference: Engine = ReferenceEngine()
+    assert reference.compile(lowered.plan).run([X]).outputs[0] == 3
