@@ -227,7 +227,7 @@ class Compiled:
                     )
 
     def _rebuild(self, result: RunResult, inputs: Sequence[Any], originals: Sequence[Any], wrapped: bool) -> Any:
-        made: dict[int, Any] = {}
+        made: dict[int, Any] = {}  # by output, and −1 − input: what is returned twice is one object
         leaves: list[Any] = []
         for leaf in self._leaves:
             value = leaf.value
@@ -237,7 +237,9 @@ class Compiled:
                 case "size":
                     leaves.append(evaluate(value, environment(self.program, inputs) | result.runtime))
                 case "input":
-                    leaves.append(self._input(originals[value], wrapped))
+                    if -1 - value not in made:
+                        made[-1 - value] = self._input(originals[value], wrapped)
+                    leaves.append(made[-1 - value])
                 case "output":
                     if value not in made:
                         made[value] = self._output(result.outputs[value], leaf.kind, wrapped)
@@ -255,8 +257,14 @@ class Compiled:
         return out[()] if kind == "scalar" else out
 
     def _input(self, original: Any, wrapped: bool) -> Any:
+        """An input that is a result: the caller's own object, on the engine where the other results are."""
+        engine = self.engines[0]
         if wrapped and isinstance(original, np.ndarray):
-            return self._wrap(self.engines[0].receive(original), self.engines[0], False)
+            return self._wrap(engine.receive(original), engine, False)
+        if is_tenferro_array(original) and original.device != engine.id:
+            memory = original._data
+            held = memory if engine.holds(memory) else engine.receive(original._host)
+            return self._wrap(held, engine, original._scalar)
         return original
 
     def lowered(self, inputs: Sequence[Any]) -> Lowered:

@@ -8,7 +8,7 @@ element and run as NumPy's views of the same buffer.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from tenferro.array import Array, asarray, wrap
 from tenferro.engines.engine import Engine
 from tenferro.jit import JitFunction
+from tenferro.naming import not_on_one
 from tenferro.runtime import default_runtime
 from tenferro.tracer.api.deliver import check_cast, stretches
 from tenferro.tracer.api.elementwise import SMALL_EXPONENTS
@@ -117,6 +118,7 @@ def _jitted(record: ApiFunction, names: tuple[str, ...], static: dict[str, Any])
 def _deliver(name: str, result: Any, out: Any, where: Any, casting: Any = "same_kind") -> Any:
     """Write a result into ``out``, as NumPy does: only what casts by the rule and fits."""
     _check_target(name, out)
+    _engine(name, result, out, where)
     data = _data(result)
     if data is _data(out):
         return out
@@ -177,16 +179,23 @@ _functions: dict[str, EagerFunction] = {}
 _OF_MEMORY = frozenset({"may_share_memory", "shares_memory"})  # asked by NumPy before it works in place
 
 
-def _engine(args: tuple[Any, ...]) -> Engine | None:
-    """The engine of the first tn.Array among the arguments, inside sequences too."""
+def _engines(args: Iterable[Any]) -> set[Engine]:
+    """The engines of the tn.Arrays among the arguments, inside sequences too."""
+    found: set[Engine] = set()
     for a in args:
         if type(a) is Array:
-            return a._engine
-        if isinstance(a, tuple | list):
-            found = _engine(tuple(a))
-            if found is not None:
-                return found
-    return None
+            found.add(a._engine)
+        elif isinstance(a, tuple | list):
+            found |= _engines(a)
+    return found
+
+
+def _engine(name: str, *args: Any) -> Engine | None:
+    """The engine of the tn.Arrays among the arguments, None where there are none. LoweringError for several."""
+    found = _engines(args)
+    if len(found) > 1:
+        raise not_on_one(name, found)
+    return found.pop() if found else None
 
 
 def call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -225,7 +234,7 @@ def namespace_call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 
 
 def _view(record: ApiFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    engine = _engine(args) or _engine(tuple(kwargs.values()))
+    engine = _engine(record.name, *args, *kwargs.values())
     if engine is not None and not engine.is_host:  # a view is another layout of the same memory there too
         return _function(record.name)(args, kwargs)
     result = _run(record, args, kwargs)
@@ -283,6 +292,7 @@ def _options(name: str, kwargs: dict[str, Any]) -> dict[str, Any]:
 
 def _ufunc_at(ufunc: np.ufunc, target: Any, key: Any, values: Any = None) -> None:
     """``np.add.at``: repeated indices take part one after another, each step rounding to the target's dtype."""
+    _engine(f"{ufunc.__name__}.at", target, key, values)
     rest = () if values is None else (_converted(values, target.dtype),)
     try:
         ufunc.at(_data(target), _unwrapped(key), *rest)
@@ -307,6 +317,7 @@ def set_item(array: Array, key: Any, value: Any) -> None:
         captured(trace, array)[key] = value
         return
     _check_target("setitem", array)
+    _engine("setitem", array, key, value)
     if not array.engine.is_host:
         raise _no_write("setitem", array)
     new = _converted(value, array.dtype)
@@ -348,6 +359,7 @@ def _nan_to_num(x: Any, copy: bool = True, *args: Any, **options: Any) -> Any:
 
 def _copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
     _check_target("copyto", dst)
+    _engine("copyto", dst, src, where)
     if type(src) is not int:  # a Python int takes the target's dtype where it fits
         src = src if isinstance(src, np.ndarray | np.generic | Array) else np.asarray(src)
         check_cast("copyto", src.dtype, dst.dtype, casting)

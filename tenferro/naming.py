@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from tenferro.tracer.errors import LoweringError
 from tenferro.tracer.lines import at, user_line
 
 if TYPE_CHECKING:
@@ -46,3 +47,9 @@ def engine_of(function: str, engine: Any) -> Engine:
     from tenferro.runtime import default_runtime
 
     return default_runtime().engine(name, function)
+
+
+def not_on_one(function: str, engines: Iterable[Engine]) -> LoweringError:
+    """The error about arrays on several engines."""
+    ids = " and ".join(sorted(e.id for e in engines))
+    return LoweringError(f"{function}: arguments on {ids}; one engine is needed, x.to(engine) moves{at(user_line())}")

@@ -21,6 +21,7 @@ from tenferro.compiled import Compiled, place_of
 from tenferro.engines.engine import Engine
 from tenferro.explain import CacheInfo, Explanation, TraceRecord, describe, guard_text, reason_for
 from tenferro.lowered import Lowered
+from tenferro.naming import not_on_one
 from tenferro.runtime import default_runtime
 from tenferro.tracer.capture_guards import NO_CAPTURES, Captures
 from tenferro.tracer.config import SHOW_STAGES, config
@@ -258,8 +259,7 @@ def _engine_of(call: BoundCall, name: str, chosen: tuple[str, ...]) -> Engine:
         return default_runtime().engine(chosen[0], name)
     engines = {leaf.original._engine for leaf in call.dynamic if leaf.wrapped}
     if len(engines) > 1:
-        ids = " and ".join(sorted(e.id for e in engines))
-        raise LoweringError(f"{name}: arguments on {ids}; one engine is needed, x.to(engine) moves{at(user_line())}")
+        raise not_on_one(name, engines)
     return engines.pop() if engines else default_runtime().engines()[0]
 
 

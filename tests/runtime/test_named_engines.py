@@ -34,6 +34,7 @@ def double(a: Any) -> Any:
     return a * 2
 
 
+THREE: Any = 3
 UNKNOWN = "engine 'foo' is not registered; one of cpu:0, cpu:1 is needed"
 NO_ENGINE = "a name such as 'cpu:0', or an engine, is needed"
 REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
@@ -50,7 +51,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "on, None": (lambda: placed(None), TypeError, f"on: engine is None of class NoneType; {NO_ENGINE}"),
     "jit, int": (lambda: tn.jit(double, engine=3), TypeError, f"jit: engine is 3 of class int; {NO_ENGINE}"),
     "jit, one of several": (
-        lambda: tn.jit(double, engines=["cpu:0", 3]), TypeError, f"jit: one of engines is 3 of class int; {NO_ENGINE}",
+        lambda: tn.jit(double, engines=["cpu:0", THREE]), TypeError, "jit: one of engines is 3 of class int; a name",
     ),
     "jit, one as several": (
         lambda: tn.jit(double, engines="cpu:1"), TypeError, "jit: engines is 'cpu:1' of class str; a list of them is",

@@ -302,6 +302,51 @@ def test_arrays_on_engines(engines):
         a.to("cpu:9")
 
 
+def test_arguments_that_are_results_lie_with_the_others():
+    a, b = tn.asarray(x, engine="cpu:0"), tn.asarray(x, engine="cpu:1")
+    f = tn.jit(lambda p: p, engine="cpu:1")
+    assert f(a).device == "cpu:1" and f(a).tolist() == x.tolist() and f(b) is b and f(x) is x
+    assert np.shares_memory(np.asarray(f(a)), x)  # as a view that is returned does
+    assert f(a.sum()).device == "cpu:1" and f(a.sum())._scalar
+    first, doubled, again = tn.jit(lambda p: (p, p * 2, p), engine="cpu:1")(a)
+    assert {r.device for r in (first, doubled, again)} == {"cpu:1"} and first is again
+    assert tn.jit(lambda p: (p, b))(a)[1].device == "cpu:0"
+    given = a.to("cpu:0") + 0
+
+    @tn.jit(engine="cpu:1", donate_argnums=0)
+    def written(p):
+        p[0] = 9
+        return p
+
+    result = written(given)
+    assert result.device == "cpu:1" and given[0] == 9 and np.shares_memory(np.asarray(result), np.asarray(given))
+
+
+IN_PLACE = {
+    "setitem": lambda a, b: a.__setitem__(slice(0, 2), b[:2]),
+    "setitem by a key": lambda a, b: a.__setitem__(b.astype(np.int64), 0.0),
+    "setitem by a mask": lambda a, b: a.__setitem__(b > 2, 0.0),
+    "setitem of a list": lambda a, b: a.__setitem__(slice(0, 2), [b[0], b[1]]),
+    "iadd": lambda a, b: a.__iadd__(b),
+    "out": lambda a, b: np.add(a, a, out=b),
+    "where": lambda a, b: np.add(a, a, out=a, where=b > 2),
+    "copyto": lambda a, b: np.copyto(a, b),
+    "copyto where": lambda a, b: np.copyto(a, a, where=b > 2),
+    "add.at": lambda a, b: np.add.at(a, [0, 1], b[:2]),
+    "add.at by a key": lambda a, b: np.add.at(a, b.astype(np.int64), 1.0),
+    "broadcast_arrays": lambda a, b: np.broadcast_arrays(a, b),
+}
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_what_is_written_lies_on_one_engine(name):
+    a, b = tn.asarray(x.copy(), engine="cpu:0"), tn.asarray(x.copy(), engine="cpu:1")
+    with pytest.raises(LoweringError, match=r"arguments on cpu:0 and cpu:1; one engine is needed.*engines.py:\d+\)"):
+        IN_PLACE[name](a, b)
+    assert a.tolist() == b.tolist() == x.tolist()
+    IN_PLACE[name](a, b.to("cpu:0"))
+
+
 def test_eager_operations_stay_on_their_engine():
     a = tn.asarray(x, engine="cpu:1")
     assert ((a + 1) * 2).device == "cpu:1" and a[1:].device == "cpu:1" and a.sum().device == "cpu:1"
