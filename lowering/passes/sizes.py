@@ -34,6 +34,7 @@ def unify_sizes(program: SemanticProgram) -> SemanticProgram:
 def _solve(guards: tuple[ShapeGuard, ...]) -> dict[Leaf, Extent]:
     """Each equation gives away one leaf that occurs in it alone and linearly, with coefficient 1 or −1."""
     known: dict[Leaf, Extent] = {}
+    readers: dict[Leaf, set[Leaf]] = {}  # of a leaf, those whose values read it
     for guard in guards:
         if guard.relation != "==" or not guard.holds:
             continue
@@ -42,8 +43,13 @@ def _solve(guards: tuple[ShapeGuard, ...]) -> dict[Leaf, Extent]:
         if solved is None:
             continue
         gone, value = solved
-        known = {k: _replaced(v, {gone: value}) for k, v in known.items()}
+        changed = readers.pop(gone, set())
+        for one in changed:
+            known[one] = _replaced(known[one], {gone: value})
         known[gone] = value
+        for one in (*changed, gone):
+            for read in leaves(known[one]):
+                readers.setdefault(read, set()).add(one)
     return known
 
 

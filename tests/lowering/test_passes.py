@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -16,7 +18,7 @@ from tenferro.lowering.passes.push import push_views
 from tenferro.lowering.passes.share import share_equal
 from tenferro.lowering.passes.sizes import unify_sizes
 from tenferro.lowering.passes.windows import push_windows
-from tenferro.tracer.dims import leaf
+from tenferro.tracer.dims import leaf, substitute
 from tenferro.tracer.program import Literal, Operand, SemanticProgram, ShapeGuard
 from tests.lowering.programs import BOOL, F32, F64, I64, Builder, heat, layer_norm, number, size, softmax
 
@@ -99,6 +101,24 @@ class TestSizes:
         assert [str(o.outputs[0].type) for o in program.operations] == [
             "float64(d0_0,)", "float64(d0_0 - 1,)", "float64(d0_0 - 2,)"
         ]  # fmt: skip
+
+    def test_many_equations_take_time_in_proportion(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def work(n: int) -> int:
+            b = Builder()
+            sizes = [b.input(f"x{k}", 1).type.shape[0] for k in range(n)]
+            b.guards += [ShapeGuard("==", sizes[0], m, True) for m in sizes[1:]]
+            calls = 0
+
+            def counted(*args: Any) -> Any:
+                nonlocal calls
+                calls += 1
+                return substitute(*args)
+
+            monkeypatch.setattr("tenferro.lowering.passes.sizes.substitute", counted)
+            unify_sizes(b.finish(b.exp(b.input("y", 1))))
+            return calls
+
+        assert work(80) < 3 * work(40)
 
     def test_a_size_that_is_known_becomes_a_literal(self) -> None:
         b = Builder()
