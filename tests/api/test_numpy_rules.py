@@ -347,3 +347,38 @@ def test_arrays_of_the_other_byte_order_become_native() -> None:
     assert tn.jit(lambda x: x)(x) is x
     for made in (tn.asarray(x), tn.asarray(x).astype(">i4"), tnp.zeros(2, ">f8")):
         assert made.dtype.isnative
+
+
+def _stored(z: Any, x: Any, y: Any) -> Any:
+    z = z.copy()
+    z[:] = [x, y]
+    return z
+
+
+RAGGED: dict[str, tuple[Case, tuple[Any, ...]]] = {
+    "array": (lambda x, y: np.array([x, y]), (X, X[:1])),
+    "deep": (lambda x, y: np.array([[x, x], [y, y]]), (X, X[:1])),
+    "operand": (lambda z, x, y: z + [x, y], (np.zeros((2, 3)), X, X[:1])),
+    "store": (_stored, (np.zeros((2, 3)), X, X[:1])),
+    "row of an element": (lambda x: np.array([[x[0]], x]), (X,)),
+    "row of a number": (lambda x: np.array([x, [1]]), (X,)),
+    "stack": (lambda x, y: np.stack([x, y]), (X, X[:1])),
+}
+
+
+@pytest.mark.parametrize("name", RAGGED)
+def test_a_list_of_arrays_of_several_shapes_is_no_array(name: str) -> None:
+    function, args = RAGGED[name]
+    with pytest.raises(ValueError):
+        function(*args)
+    jitted = tn.jit(function)
+    with pytest.raises(tn.ShapeError, match=r"shape.*test_numpy_rules"):
+        jitted(*args)
+
+
+def test_a_list_is_an_array_where_the_sizes_are_equal() -> None:
+    jitted = tn.jit(lambda x, y: np.array([x, y]))
+    assert jitted(X, X + 1).tolist() == [[0, 1, 2], [1, 2, 3]]
+    assert jitted(X[:1], X[:1]).tolist() == [[0], [0]]
+    with pytest.raises(tn.ShapeError, match=r"shapes \(3,\) and \(1,\), which is inhomogeneous; one shape is needed"):
+        jitted(X, X[:1])

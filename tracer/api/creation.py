@@ -13,7 +13,15 @@ import numpy as np
 
 from tenferro.tracer import build
 from tenferro.tracer.api.deliver import new, new_array
-from tenferro.tracer.api.promotion import broadcast_into, broadcast_operands, converted, result_type, stored, strong
+from tenferro.tracer.api.promotion import (
+    broadcast_into,
+    broadcast_operands,
+    converted,
+    result_type,
+    sizes_text,
+    stored,
+    strong,
+)
 from tenferro.tracer.api.record import ApiFunction
 from tenferro.tracer.dim import Dim, as_extent, integer
 from tenferro.tracer.dims import Extent, floordiv, sub
@@ -355,10 +363,23 @@ def stack_nested(trace: Trace, x: Sequence[Any], name: str) -> TracedArray:
     pairs = [operand(trace, i, name) for i in items]
     dtype = result_type([strong(k) for _, k in pairs])  # a list holds numbers in the dtypes that NumPy gives them
     values = [converted(trace, v, dtype, name) for v, _ in pairs]
-    ranks = {len(v.type.shape) for v in values}
+    check_even(trace, name, [v.type.shape for v in values])
+    return join_along_new_axis(trace, name, values, 0)
+
+
+def check_even(trace: Trace, name: str, shapes: Sequence[tuple[Extent, ...]]) -> None:
+    """A ShapeError where the items of a list differ in shape, as NumPy's about an inhomogeneous one; what is equal in
+    this call becomes a guard."""
+    ranks = {len(s) for s in shapes}
     if len(ranks) > 1:
         raise ShapeError(f"{name}: a list of arrays of ranks {sorted(ranks)}; one rank is needed{at(user_line())}")
-    return join_along_new_axis(trace, name, values, 0)
+    first = shapes[0]
+    for shape in shapes[1:]:
+        if not all(trace.guard("==", n, m) for n, m in zip(first, shape, strict=True)):
+            raise ShapeError(
+                f"{name}: a list of arrays of shapes {sizes_text(trace, first)} and {sizes_text(trace, shape)}, which "
+                f"is inhomogeneous; one shape is needed{at(user_line())}"
+            )
 
 
 def join_along_new_axis(trace: Trace, name: str, values: Sequence[Operand], axis: int) -> TracedArray:
