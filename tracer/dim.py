@@ -31,6 +31,9 @@ def _scalar(name: str, *args: object) -> Scalar:
     return number_of(result) if all(map(is_number, args)) else result
 
 
+_MOST_PLACES = 19  # of an int64; half of any higher unit is beyond all of them
+
+
 class Dim:
     """A size: input extent, int argument, or an expression of them."""
 
@@ -200,8 +203,16 @@ class Dim:
     def __hash__(self) -> int:
         return hash(self.__index__())
 
-    def __round__(self, digits: object = None) -> Any:
-        return self
+    def __round__(self, digits: Any = None) -> Any:
+        places = 0 if digits is None else operator.index(digits)
+        if places >= 0:
+            return self
+        if places < -_MOST_PLACES:
+            return 0
+        unit = 10**-places
+        whole, rest = divmod(self + unit // 2, unit)
+        # Halfway lies the rest that is 0: an odd multiple gives way to the even one below it.
+        return (whole - (1 - smallest(rest, 1)) * (whole % 2)) * unit
 
     __floor__ = __ceil__ = conjugate = __pos__
 
@@ -334,9 +345,12 @@ def largest(a: Any, b: Any) -> Any:
 
 
 def _extreme(a: Any, b: Any, rule: Callable[[Extent, Extent], Extent]) -> Any:
-    trace = next(x for x in (a, b) if type(x) is Dim).live_trace()
     left, right = as_extent(a), as_extent(b)
     assert left is not None and right is not None
+    symbol = next((x for x in (a, b) if type(x) is Dim), None)
+    if symbol is None:
+        return rule(left, right)
+    trace = symbol.live_trace()
     return make_dim(trace, rule(left, right))
 
 

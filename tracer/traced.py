@@ -28,6 +28,8 @@ INT64 = np.dtype(np.int64)
 BOOL = np.dtype(np.bool_)
 # Methods without a traced counterpart that only read; they serve captured arrays.
 _CONCRETE_METHODS = frozenset({"choose", "dumps", "flat", "tofile"})
+# Operators; methods of the same names take no argument that could be a sequence.
+_ARITHMETIC = frozenset({"add", "subtract", "multiply", "divide", "floor_divide", "remainder", "divmod", "power"})
 _WEAK_KINDS: dict[str, Any] = {"b": BOOL, "i": int, "u": int, "f": float, "c": complex}
 
 
@@ -176,6 +178,8 @@ class TracedArray(ArrayMethods):
             from tenferro.tracer.dispatch import call
 
             return call(name, args, kwargs)
+        if self.type.weak and name in _ARITHMETIC:
+            _refuse_sequences(name, args)
         try:
             result = API[name].function(*args, **kwargs)
         except TraceError as error:
@@ -375,6 +379,16 @@ class TracedArray(ArrayMethods):
 
     def __reduce__(self) -> Any:
         raise TraceError(f"pickle: a traced value has no elements yet; pickle concrete arrays{at(user_line())}")
+
+
+def _refuse_sequences(name: str, args: tuple[Any, ...]) -> None:
+    """Python's TypeError for an operator on a number and a sequence, which is no array yet."""
+    for x in args:
+        if type(x) in (list, tuple):
+            raise DtypeError(
+                f"{name}: a number that is no int and a {type(x).__name__}; Python repeats by ints, "
+                f"numpy.asarray of the {type(x).__name__} is an array{at(user_line())}"
+            )
 
 
 def fresh(trace: Trace, value: Operand, *, scalar: bool | None = None) -> TracedArray:

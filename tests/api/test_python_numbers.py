@@ -174,3 +174,25 @@ def test_the_reciprocal_of_integers_rounds_towards_zero(dtype: str) -> None:
     found = tn.jit(np.reciprocal)(x)
     assert found.dtype == x.dtype
     np.testing.assert_array_equal(found, np.reciprocal(x))
+
+
+@pytest.mark.parametrize("digits", [None, 2, 0, -1, -2, -3, -19, -20, -400])
+def test_an_int_is_rounded_as_python_does(digits: int | None) -> None:
+    jitted = tn.jit(lambda n: round(n, digits))
+    for n in (127, 125, 135, -125, -135, -127, 5, 0, 999, 2**62, -(2**62), 2**63 - 1):
+        assert jitted(n) == round(n, digits)
+        assert type(jitted(n)) is int
+    assert jitted.cache_info().compiles == 1
+    assert tn.jit(lambda n: (round(10 * n, -1), round(10 * n + 5, -1)))(3) == (30, 40)
+    with pytest.raises(TypeError):
+        tn.jit(lambda n: round(n, 1.5))(3)
+
+
+@pytest.mark.parametrize("operator", ["[1] * n", "n * (1,)", "[1] + n", "n - [1]", "n ** [2]", "[1] / n"])
+def test_a_float_and_a_list_are_refused_as_in_python(operator: str) -> None:
+    function = eval(f"lambda n: {operator}")
+    with pytest.raises(TypeError):
+        function(2.5)
+    with pytest.raises(TypeError, match="a number that is no int and a (list|tuple)"):
+        tn.jit(function)(2.5)
+    assert tn.jit(lambda x, n: (x * [2.0], np.multiply(n, [2.0])))(np.ones(1), 2.5)[1] == 5.0
