@@ -110,6 +110,8 @@ class Compiled:
             for k, p in enumerate(program.inputs)
             if k >= arguments
         ]
+        is_on_host = not traced.constants and not any(place for *_, place in self._late)
+        self._plain_late = [(dtype, rank) for _, dtype, rank, *_ in self._late] if is_on_host else None
         self._treedef = traced.out_treedef
         self._writes = traced.writes
         self._leaves = _results(program, traced)
@@ -154,6 +156,9 @@ class Compiled:
         values = self.captures.read(receiver)
         if values is None:
             return None
+        if self._are_plain(values):
+            found = tuple(values)
+            return Late(found, found, False)
         captured = iter(values)
         inputs, originals = [], []
         wrapped = False
@@ -174,6 +179,18 @@ class Compiled:
             inputs.append(value)
             originals.append(original)
         return Late(tuple(inputs), tuple(originals), wrapped)
+
+    def _are_plain(self, values: Sequence[Any]) -> bool:
+        """Whether the captured arrays are inputs as they stand, and the only ones: as a rule they are."""
+        expected = self._plain_late
+        if expected is None:
+            return False
+        for value, (dtype, rank) in zip(values, expected, strict=True):
+            if type(value) is not np.ndarray or value.dtype is not dtype or value.ndim != rank:
+                return False
+            if not value.flags.aligned:
+                return False
+        return True
 
     def run(self, inputs: Sequence[Any], originals: Sequence[Any], wrapped: bool) -> Any:
         """Run and rebuild the result. ``originals``: the callers' objects, one per input; an input among the results is
