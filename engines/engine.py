@@ -97,8 +97,8 @@ def executed(
     form = instruction.op.form
     if isinstance(executors, Replay) and instruction.op.is_ordered:
         return executors.results(instruction, sizes)
-    if isinstance(form, Extension) and form.family in executors:
-        result = executors[form.family](*operands, **params)
+    if isinstance(form, Extension):
+        result = _of_family(instruction, form.family, operands, params, executors)
     else:
         result = called(instruction, operands, params)
     results = result if isinstance(result, tuple) else (result,)
@@ -109,6 +109,27 @@ def executed(
             _check_result(instruction, found, kind, sizes)
         results = tuple(_apart(found, [*operands, *results[:k]]) for k, found in enumerate(results))
     return results
+
+
+def _of_family(
+    instruction: Instruction,
+    family: str,
+    operands: Sequence[Any],
+    params: Mapping[str, Any],
+    executors: Mapping[str, Executor],
+) -> Any:
+    """What a family's executor gives, or its reference. What these raise stays as it is, with a note of the line."""
+    execute = executors.get(family, instruction.op.reference)
+    try:
+        result = execute(*operands, **params)
+    except Exception as error:
+        note = f"{family}: raised by its {'executor' if family in executors else 'reference'}{at(instruction.line)}"
+        if note not in getattr(error, "__notes__", ()):  # one exception may be raised many times
+            error.add_note(note)
+        raise
+    if result is None:
+        raise _broken_contract(instruction, "a result that is None", "an array, or a tuple of them, is declared")
+    return result
 
 
 def _apart(found: Any, others: Sequence[Any]) -> Any:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from tenferro.engines.engine import Engine, Executor
-from tenferro.engines.errors import BrokenEngineError, ConfigurationError, EngineFailure
+from tenferro.engines.errors import BrokenEngineError, ConfigurationError, EngineFailure, ProviderContractError
 from tenferro.evaluation import evaluator
 from tenferro.lowering.plan import CallStep, Plan
 from tenferro.runtime.identity import checked_family, checked_name
@@ -72,7 +72,8 @@ class Family:
     """An operation from outside the core.
 
     name: ``library.operation.v1``; the version counts up with every change of meaning.
-    infer: (types of the operands, params) → types of the results.
+    infer: (types of the operands, params) → a tuple with the types of the results; ProviderContractError for anything
+    else.
     reference: (*arrays, **params) → array, or a tuple of them; it defines the meaning.
     ordered: the operation has effects, so that calls keep their order and are never dropped or shared.
 
@@ -87,17 +88,32 @@ class Family:
 
     def __post_init__(self) -> None:
         checked_family(self.name)
-        object.__setattr__(self, "op", Op(self.name, Extension(self.name, self.ordered), self.infer, self.reference))
+        object.__setattr__(self, "op", Op(self.name, Extension(self.name, self.ordered), self._types, self.reference))
+
+    def _types(self, types: Sequence[ArrayType], params: Params) -> tuple[ArrayType, ...]:
+        found: Any = self.infer(types, params)
+        if not isinstance(found, tuple | list) or not all(isinstance(t, ArrayType) for t in found):
+            raise ProviderContractError(f"{self.name}: infer gave {found!r}; a tuple of ArrayType is needed")
+        return tuple(found)
 
     def __call__(self, *arrays: Any, **params: Hashable) -> Any:
         """The operation on arrays; sizes of a traced function may be parameters."""
         settings = {k: self._setting(k, v) for k, v in params.items()}
         trace = current_trace()
         if trace is None:
-            return self._eager(settings)(*arrays)
+            return self._run(settings, arrays)
         values = trace.emit(self.op, [operand(trace, x, self.name)[0] for x in arrays], **settings)
         made = [fresh(trace, v, scalar=False) for v in values]
         return made[0] if len(made) == 1 else tuple(made)
+
+    def _run(self, settings: Mapping[str, Hashable], arrays: Sequence[Any]) -> Any:
+        """The operation at once; errors that tell no line get a note of the caller's."""
+        try:
+            return self._eager(settings)(*arrays)
+        except Exception as error:
+            if not any(" (at " in text for text in (str(error), *getattr(error, "__notes__", ()))):
+                error.add_note(f"{self.name}: called{at(user_line())}")
+            raise
 
     def _eager(self, settings: Mapping[str, Hashable]) -> Any:
         key = tuple([(k, static_key(v)) for k, v in sorted(settings.items())])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 import tenferro as tn
-from tenferro.engines.errors import MissingExtensionError
+from tenferro.engines.errors import MissingExtensionError, ProviderContractError
 from tenferro.runtime import Configuration, ExtensionModule, Family, FamilyCache, Lent
 from tenferro.tracer.errors import DivisionError, ShapeError
 from tests.runtime.engines import several
@@ -121,6 +122,66 @@ def test_a_family_may_be_jitted_itself():
 def test_inference_errors_are_the_familys_own():
     with pytest.raises(ShapeError, match="test.edges.v1: x of rank 2; rank 1"):
         tn.jit(lambda a: first_and_last(a, n=1))(np.ones((2, 2)))
+
+
+def installed_alone(family, executors=None):
+    module = ExtensionModule("alone", (family,), executors or {})
+    tn.default_runtime().reconfigure(lambda c: c.install_extension(module))
+    return module
+
+
+@pytest.mark.parametrize("found", [None, "type", 3, ("float64",)], ids=repr)
+def test_what_is_inferred_must_be_a_tuple_of_types(found):
+    def infer(types, params):
+        return types[0] if found == "type" else found
+
+    family = Family("test.wrong.v1", infer, lambda a: a)
+    shown = r"ArrayType\(.*\)" if found == "type" else re.escape(repr(found))
+    text = rf"^test.wrong.v1: infer gave {shown}; a tuple of ArrayType is needed \(at .*test_extensions.py:\d+\)$"
+    for call in (tn.jit(lambda a: family(a)), family):
+        with pytest.raises(ProviderContractError, match=text):
+            call(x)
+
+
+def test_a_reference_must_return_something():
+    family = Family("test.nothing.v1", same, lambda a: None)
+    module = installed_alone(family)
+    with pytest.raises(ProviderContractError, match=r"^test.nothing.v1: a result that is None; .*extensions.py:\d+\)$"):
+        tn.jit(lambda a: family(a))(x)
+    tn.default_runtime().reconfigure(lambda c: c.modules.remove(module))
+
+
+@pytest.mark.parametrize("by", ["reference", "executor"])
+@pytest.mark.parametrize("kind", [KeyError, ValueError, ZeroDivisionError])
+def test_what_a_family_raises_is_its_own_with_a_note_of_the_line(by, kind):
+    error = kind("mine")
+
+    def fail(*args):
+        raise error
+
+    family = Family("test.raises.v1", same, fail)
+    module = installed_alone(family, {("test.raises.v1", "cpu"): fail} if by == "executor" else None)
+
+    def far(a):
+        with tn.on("cpu:1"):
+            b = family(a * 2)
+        return b + 1
+
+    jitted, elsewhere = tn.jit(lambda a: family(a) + 1), tn.jit(far)
+    for call in (jitted, jitted, elsewhere, family):
+        with pytest.raises(kind) as caught:
+            call(x)
+        assert caught.value is error
+    # One for each line; the eager call's error has one already.
+    notes = [n for n in error.__notes__ if " (at " in n]
+    assert len(notes) == 2 and all(
+        re.fullmatch(rf"test.raises.v1: raised by its {by} \(at .*test_extensions.py:\d+\)", n) for n in notes
+    )
+    del error.__notes__
+    with pytest.raises(kind):
+        family(x)
+    assert re.fullmatch(r"test.raises.v1: called \(at .*test_extensions.py:\d+\)", error.__notes__[-1])
+    tn.default_runtime().reconfigure(lambda c: c.modules.remove(module))
 
 
 def test_parameters_must_be_hashable():
