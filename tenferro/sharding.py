@@ -80,7 +80,7 @@ def _check_specs(what: str, specs: Any, mesh: Mesh) -> None:
         for name in sorted(spec.names - set(mesh.axis_names)):
             known = ", ".join(map(repr, mesh.axis_names))
             raise ShapeError(
-                f"shard_map: {what} holds {spec}, which names axis {name!r}; of {known} is needed{at(user_line())}"
+                f"shard_map: {what} holds {spec}, which names axis {name!r}; one of {known} is needed{at(user_line())}"
             )
 
 
@@ -169,7 +169,7 @@ class _Sharded:
         if not (type(x) is TracedArray or isinstance(x, np.ndarray | np.generic) or is_tenferro_array(x)):
             if spec.names:
                 raise ShapeError(
-                    f"shard_map: {name} of class {type(x).__name__} has spec {spec}; P() is needed for what is no "
+                    f"shard_map: {name} of class {_class_name(x)} has spec {spec}; P() is needed for what is no "
                     f"array{at(user_line())}"
                 )
             return x
@@ -217,7 +217,7 @@ class _Sharded:
             return _Result(x, value)
         if spec.names:
             raise ShapeError(
-                f"shard_map: a result of class {type(x).__name__} has spec {spec}; P() is needed for what is no "
+                f"shard_map: a result of class {_class_name(x)} has spec {spec}; P() is needed for what is no "
                 f"array{at(user_line())}"
             )
         if type(x) is Dim:
@@ -247,6 +247,11 @@ class _Result:
 
     variable: TracedArray
     value: Operand
+
+
+def _class_name(x: Any) -> str:
+    """The class as the caller knows it: a traced int is an int."""
+    return "int" if type(x) is Dim else type(x).__name__
 
 
 def _repeated(specs: Any, count: int) -> Sequence[Any]:

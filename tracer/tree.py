@@ -25,11 +25,13 @@ MAX_DEPTH = 200  # opening takes two frames a level; Python allows 1,000 in all
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """How one class opens and closes. ``entry(metadata, k)`` is the text that reaches child k, such as ``['w']``."""
+    """How one class opens and closes. ``entry(metadata, k)`` is the text that reaches child k, such as ``['w']``;
+    ``is_keyed``: a dict, whose keys are in the structure."""
 
     flatten: Flatten
     unflatten: Unflatten
     entry: Callable[[Any, int], str]
+    is_keyed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +57,13 @@ class TreeDef:
             return "*"
         if self.node is type(None):
             return "None"
-        inner = ", ".join(str(c) for c in self.children)
-        return f"{self.node.__name__}({inner})"
+        known = container(self.node)
+        inner = [str(c) for c in self.children]
+        if known is not None and known.is_keyed:
+            inner = [f"{known.entry(self.metadata, k)[1:-1]}: {text}" for k, text in enumerate(inner)]
+        elif self.metadata:  # static fields, or what a class keeps apart from its children
+            inner.append(f"metadata={self.metadata!r}")
+        return f"{self.node.__name__}({', '.join(inner)})"
 
 
 LEAF = TreeDef(None, None, ())
@@ -98,7 +105,7 @@ def _dict_container(kind: type[dict[Any, Any]]) -> Container:
     def unflatten_dict(keys: Any, children: Sequence[Any]) -> Any:
         return kind(zip(keys, children, strict=True))
 
-    return Container(lambda tree: (tree.values(), tuple(tree)), unflatten_dict, lambda keys, k: f"[{keys[k]!r}]")
+    return Container(lambda tree: (tree.values(), tuple(tree)), unflatten_dict, lambda keys, k: f"[{keys[k]!r}]", True)
 
 
 def _register_builtin() -> None:
@@ -106,7 +113,7 @@ def _register_builtin() -> None:
     _containers[list] = Container(_flatten_sequence, lambda _, children: list(children), _item_entry)
     _containers[dict] = _dict_container(dict)
     _containers[OrderedDict] = _dict_container(OrderedDict)
-    _containers[defaultdict] = Container(_flatten_defaultdict, _unflatten_defaultdict, _key_entry)
+    _containers[defaultdict] = Container(_flatten_defaultdict, _unflatten_defaultdict, _key_entry, True)
 
 
 _register_builtin()
@@ -256,7 +263,10 @@ def map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf | None = N
     for k, other in enumerate(rest):
         values, found = flatten(other, is_leaf)
         if found != definition:
-            raise ValueError(f"tree.map: tree {k + 1} has structure {found}; tree 0 has {definition}, one is needed")
+            raise ValueError(
+                f"tree.map: tree {k + 1} has structure {found}; that of tree 0, {definition}, is "
+                f"needed{at(user_line())}"
+            )
         columns.append(values)
     return unflatten(definition, [f(*xs) for xs in zip(*columns, strict=True)])
 

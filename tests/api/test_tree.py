@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict, defaultdict, namedtuple
 from dataclasses import dataclass, field
 
@@ -84,6 +85,25 @@ def test_map_over_several_trees():
     assert tree.map(lambda a, b: a + b, {"x": 1}, {"x": 10}) == {"x": 11}
     with pytest.raises(ValueError, match="structure"):
         tree.map(lambda a, b: a, [1, 2], [1])
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "text"),
+    [
+        ({"a": 1}, {"b": 1}, "dict('b': *); that of tree 0, dict('a': *), is needed"),
+        ({"a": (1, None)}, {}, "dict(); that of tree 0, dict('a': tuple(*, None)), is needed"),
+        (OrderedDict(a=1), OrderedDict(b=1), "OrderedDict('b': *); that of tree 0, OrderedDict('a': *), is"),
+        (defaultdict(int, a=1), defaultdict(int, b=1), "defaultdict('b': *); that of tree 0, defaultdict('a': *), is"),
+        (
+            Layer(1, 2),
+            Layer(1, 2, "b"),
+            "Layer(*, *, metadata=('b',)); that of tree 0, Layer(*, *, metadata=('layer',)),",
+        ),
+    ],
+)
+def test_structures_that_differ_look_different(first, second, text):
+    with pytest.raises(ValueError, match=rf"^tree.map: tree 1 has structure {re.escape(text)}.*test_tree.py:\d+\)$"):
+        tree.map(lambda a, b: a, first, second)
 
 
 def test_is_leaf_stops_the_opening():

@@ -31,7 +31,7 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     ),
     "in_specs names no axis": (
         lambda: shards(lambda v: v, P("k"), P(), X), ValueError,
-        r"in_specs holds P\('k'\), .*'k'; of 'i', 'j' is needed",
+        r"in_specs holds P\('k'\), .*'k'; one of 'i', 'j' is needed",
     ),
     "out_specs names no axis": (lambda: shards(lambda v: v, P(), P("k"), X), ValueError, r"out_specs holds P\('k'\)"),
     "a spec that is none": (lambda: shards(lambda v: v, "i", P(), X), TypeError, r"in_specs holds 'i' of class str"),
@@ -49,7 +49,10 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         lambda: shards(lambda v: tn.psum(v.sum(), ("i", "j")), P("i"), P("i"), X), ValueError, r"a result has rank 0",
     ),
     "a number is cut": (
-        lambda: shards(lambda v, n: v, (P("i"), P("i")), P("i"), X, 3), ValueError, r"class Dim.*P\(\)",
+        lambda: shards(lambda v, n: v, (P("i"), P("i")), P("i"), X, 3), ValueError, r"argument n of class int.*P\(\)",
+    ),
+    "a number is joined": (
+        lambda: shards(lambda v: v.shape[0], P("i"), P("i"), X), ValueError, r"a result of class int has spec P\('i'\)",
     ),
     "a differing result": (
         lambda: shards(lambda v: v.sum(), P("i"), P(), X), ValueError, r"P\(\) for a result .* axis 'i'; .*tn.psum",
