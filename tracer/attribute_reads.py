@@ -17,14 +17,16 @@ from types import FunctionType, MemberDescriptorType, ModuleType
 from typing import Any
 
 from tenferro.tracer.attribute_hooks import Behind, instance_dict, lookup, own_member, unhooked
-from tenferro.tracer.captures import LRU, Captured, is_captured_array, is_scalar
+from tenferro.tracer.captures import LRU, MAX_DEPTH, Captured, is_captured_array, is_scalar
 from tenferro.tracer.code_names import asked_names, mentioned_names
 from tenferro.tracer.places import Place, of_class
 
 _MISSING = object()
-_MAKING = frozenset({"__init__", "__post_init__"})
+_MAKING = frozenset({"__new__", "__init__", "__post_init__"})
+_WHOLE = frozenset({"__dict__", "__reduce_ex__", "__reduce__", "__getstate__", "__deepcopy__"})
+"""Special attributes through which everything in an object is read."""
 _UNCALLED = frozenset(
-    "__new__ __del__ __repr__ __str__ __format__ __init_subclass__ __class_getitem__ __set_name__ __getattribute__ "
+    "__del__ __repr__ __str__ __format__ __init_subclass__ __class_getitem__ __set_name__ __getattribute__ "
     "__reduce__ __reduce_ex__ __getstate__ __setstate__ __copy__ __deepcopy__ __sizeof__ __dir__".split()
 )
 _OF_CLASSES = frozenset({"type", "__class__"})  # code with these names, and methods that call super, read the class
@@ -63,7 +65,7 @@ class AttributeReads:
         """What the function gets for ``owner.name``."""
         known = self._captured.objects.get(id(owner))
         is_special = name.startswith("__") and name.endswith("__")
-        if known is None or (is_special and name != "__dict__"):
+        if known is None or (is_special and name not in _WHOLE):
             value = behind(owner, name)
             return value if is_special or known is not None or not self._is_own(type(owner)) else self._give(value)
         if known[2] == "other" and self._captured.owner.of_frame(sys._getframe(2)) != "own":
@@ -88,8 +90,10 @@ class AttributeReads:
 
     def _assume(self, place: Place, owner: Any, name: str) -> None:
         captured, cls = self._captured, type(owner)
-        if name == "__dict__":
+        if name in _WHOLE:
             captured.whole(place, owner)
+            if name == "__deepcopy__":
+                self._compare(place, instance_dict(owner), 0)
             return
         held = vars(owner) if isinstance(owner, ModuleType) else instance_dict(owner)
         member = _MISSING if isinstance(owner, ModuleType) else lookup(cls, name, _MISSING)
@@ -154,6 +158,14 @@ class AttributeReads:
             if not callable(value) or not isinstance(value, FunctionType):
                 captured.objects.setdefault(id(value), (place, value, "other"))
                 captured.hooks.add_class(type(value))
+
+    def _compare(self, place: Place, value: Any, depth: int) -> None:
+        """Assume the elements of the arrays in a value: a copy of them is made that no place leads to."""
+        if is_captured_array(value):
+            self._captured.compared(place, value)
+        elif isinstance(value, list | tuple | dict) and depth < MAX_DEPTH:
+            for key, part in value.items() if isinstance(value, dict) else enumerate(value):
+                self._compare(place.item(key) if depth else place.attribute(str(key)), part, depth + 1)
 
     # -- classes -----------------------------------------------------------------------------------------------------
 

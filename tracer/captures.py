@@ -37,7 +37,7 @@ import numpy as np
 
 from tenferro.tracer.attribute_hooks import Hooks, instance_dict
 from tenferro.tracer.capture_guards import Captures, Guard, Numbers, Source, kept, reader_of, same_object
-from tenferro.tracer.code_names import imported_names, names_of
+from tenferro.tracer.code_names import asked_names, imported_names, names_of
 from tenferro.tracer.contents import MAX_COMPARED_BYTES, Asked, Contents
 from tenferro.tracer.errors import TraceError
 from tenferro.tracer.lines import at, user_line
@@ -230,6 +230,8 @@ class Captured:
                     self.visit(place, namespace[name])
             else:
                 self.guard(place, "absent", "")
+        if "globals" in read and not is_foreign:
+            self._by_text(namespace, asked_names(code))
         for name in () if is_foreign else imported_names(code):
             for full in (name, f"{namespace.get('__package__')}.{name}"):
                 if full in sys.modules:
@@ -238,6 +240,17 @@ class Captured:
             if name not in stored:  # what the function itself counts or remembers is an effect of the trace
                 self._cell(Place(cell, (), name), cell)
         self._defaults(function)
+
+    def _by_text(self, namespace: dict[str, Any], names: Iterable[str]) -> None:
+        """Globals that the function may ask for by a text: it gets them as they are."""
+        for name in names:
+            place = Place((namespace, name), (), name)
+            if name not in namespace:
+                self.guard(place, "absent", "")
+                continue
+            self.visit(place, namespace[name])
+            if is_captured_array(namespace[name]):
+                self.compared(place, namespace[name])
 
     def _cell(self, place: Place, cell: CellType) -> None:
         try:
@@ -288,13 +301,13 @@ class Captured:
     def _array(self, place: Place, value: Any) -> None:
         if not is_captured_array(value):
             # No input of the program can hold strings and dates: what NumPy computes of them is the trace's.
-            self._compared(place, value)
+            self.compared(place, value)
             return
         known = self.arrays.setdefault(id(value), (place, value))
         if known[0].key != place.key:
             self._again.append((place, value))
 
-    def _compared(self, place: Place, value: Any) -> None:
+    def compared(self, place: Place, value: Any) -> None:
         """An array that the function gets as it is: what NumPy computes of its elements is not seen."""
         if value.dtype.hasobject:
             self.guard(place, *same_object(value))
@@ -371,7 +384,7 @@ class Captured:
             held = value.get(None)
             self.visit(place.attribute("get").call((None,), ()), held)
             if is_captured_array(held):
-                self._compared(place.attribute("get").call((None,), ()), held)
+                self.compared(place.attribute("get").call((None,), ()), held)
         elif isinstance(value, weakref.ref):
             self.guard(place, "is", value)
             self.visit(place.call((), ()), value())

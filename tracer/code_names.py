@@ -73,7 +73,7 @@ def mentioned_names(code: CodeType) -> frozenset[str]:
     return frozenset(name for part in codes_of(code) for name in part.co_names)
 
 
-_ASKING = frozenset({"getattr", "hasattr", "vars", "__dict__", "__getattribute__"})
+_ASKING = frozenset({"getattr", "hasattr", "vars", "globals", "__dict__", "__getattribute__"})
 
 
 @functools.lru_cache(maxsize=1024)

@@ -10,6 +10,7 @@ import numpy as np
 import tenferro as tn
 
 X = np.arange(1.0, 4.0)
+X.flags.writeable = False  # shared by the tests
 Case = tuple[Callable[..., Any], Sequence[Callable[[], object]]]
 
 

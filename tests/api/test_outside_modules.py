@@ -21,7 +21,7 @@ from tenferro.tracer import captures
 from tests.api.outside import Case, X, agree
 
 CASES: dict[str, Callable[[], Case]] = {}
-RATE, OTHER = 2.0, types.SimpleNamespace(k=2.0)
+RATE, OTHER, VALUES = 2.0, types.SimpleNamespace(k=2.0), np.ones(3)
 LEVEL: ContextVar[float] = ContextVar("level", default=2.0)
 
 
@@ -33,6 +33,8 @@ def case(make: Callable[[], Case]) -> Callable[[], Case]:
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch):
     monkeypatch.setitem(globals(), "RATE", 2.0)
+    monkeypatch.setitem(globals(), "VALUES", np.ones(3))
+    monkeypatch.delitem(globals(), "APPEARS", raising=False)
     monkeypatch.setitem(globals(), "OTHER", types.SimpleNamespace(k=2.0))
 
 
@@ -136,6 +138,14 @@ def name_that_appears():
             return x
 
     return f, [rebind("APPEARS", 3.0), lambda: globals().pop("APPEARS")]
+
+
+@case
+def globals_by_their_text():
+    def f(x):
+        return x * globals()["RATE"] * globals().get("APPEARS", 1.0) + globals()["VALUES"] * 2
+
+    return f, [rebind("RATE", 3.0), rebind("APPEARS", 5.0), lambda: VALUES.__iadd__(1), rebind("VALUES", X * 3)]
 
 
 @case
@@ -432,7 +442,7 @@ VECTOR: ContextVar[Any] = ContextVar("vector")
 @case
 def array_of_a_context():
     VECTOR.set(np.ones(3))
-    return lambda x: x * (VECTOR.get() * 2), [lambda: VECTOR.set(X), lambda: VECTOR.get().__iadd__(1)]
+    return lambda x: x * (VECTOR.get() * 2), [lambda: VECTOR.set(X.copy()), lambda: VECTOR.get().__iadd__(1)]
 
 
 def test_large_arrays_that_would_be_compared_are_refused(monkeypatch):

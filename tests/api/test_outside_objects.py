@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import types
 import weakref
 from collections import Counter, defaultdict, namedtuple
@@ -286,6 +287,63 @@ def weak_reference():
     o = new(k=2.0)
     found = weakref.ref(o)
     return lambda x: x * found().k, [lambda: setattr(o, "k", 3.0)]
+
+
+@case
+def copies():
+    o = new(k=2.0, w=np.ones(3), rows=[np.ones(3)])
+    changes = [
+        lambda: setattr(o, "k", 3.0), lambda: setattr(o, "w", X * 4), lambda: o.w.__iadd__(1),
+        lambda: o.rows[0].__iadd__(1),
+    ]  # fmt: skip
+    return (
+        lambda x: x * copy.copy(o).k * (copy.copy(o).w * 2) + copy.deepcopy(o).w * 3 + copy.deepcopy(o).rows[0],
+        changes,
+    )
+
+
+@case
+def object_that_a_class_keeps():
+    class Single:
+        made: Any = None
+
+        def __new__(cls) -> Any:
+            if cls.made is None:
+                made: Any = super().__new__(cls)
+                made.k = 2.0
+                cls.made = made
+            return cls.made
+
+    o = Single()
+    return lambda x: x * Single().k, [lambda: setattr(o, "k", 3.0), lambda: setattr(o, "k", 4.0)]
+
+
+@case
+def iterators_and_contexts():
+    class Group:
+        level = 2.0
+
+        def __init__(self):
+            self.held = [1.0, 2.0]
+
+        def __iter__(self):
+            return iter(self.held)
+
+        def __enter__(self):
+            return self.level
+
+        def __exit__(self, *error): ...
+
+        def __eq__(self, other):
+            return isinstance(other, Group) and self.held == other.held
+
+    group, other = Group(), Group()
+
+    def f(x):
+        with group as level:
+            return x * sum(group) * level * (1 + (group == other))
+
+    return f, [lambda: group.held.append(5.0), lambda: setattr(Group, "level", 3.0), lambda: other.held.append(5.0)]
 
 
 # -- classes of values -----------------------------------------------------------------------------------------------
