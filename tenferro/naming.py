@@ -39,6 +39,15 @@ def engine_names(function: str, engines: Any) -> tuple[str, ...]:
     return names
 
 
+def check_count(function: str, what: str, value: Any, least: int) -> None:
+    """TypeError for what is no integer, ValueError below ``least``."""
+    if isinstance(value, bool) or not hasattr(type(value), "__index__"):
+        found = f"{value!r} of class {type(value).__name__}"
+        raise TypeError(f"{function}: {what} is {found}; an int is needed{at(user_line())}")
+    if value < least:
+        raise ValueError(f"{function}: {what} is {value}; at least {least} is needed{at(user_line())}")
+
+
 def engine_of(function: str, engine: Any) -> Engine:
     """The engine itself, or the one that the default runtime has under this name. UnknownEngineError if it has none."""
     name = engine_name(function, engine)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
-from tenferro.tracer.lines import at, user_line
+from tenferro.naming import check_count
 
 if TYPE_CHECKING:
     from tenferro.engines.engine import Engine
@@ -25,10 +25,7 @@ def cpu_engines(n: int) -> list[Engine]:
 
     They share the memory of the process, and its cores in equal parts. Programs prepared before are prepared again when
     next called. ValueError for less than one, TypeError for what is no int."""
-    if isinstance(n, bool) or not hasattr(type(n), "__index__"):
-        raise TypeError(f"cpu_engines: n is {n!r} of class {type(n).__name__}; an int is needed{at(user_line())}")
-    if n < 1:
-        raise ValueError(f"cpu_engines: n is {n}; at least 1 is needed{at(user_line())}")
+    check_count("cpu_engines", "n", n, 1)
     from tenferro.runtime import default_runtime
 
     runtime = default_runtime()

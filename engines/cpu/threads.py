@@ -18,6 +18,7 @@ from tenferro.engines.cpu.machine import core_count
 from tenferro.engines.cpu.native_pool import MAX_WORKERS
 from tenferro.engines.cpu.native_prelude import HAS_FUTEX
 from tenferro.tracer.config import config
+from tenferro.tracer.lines import at, user_line
 
 JOIN_SECONDS = 2.0
 
@@ -43,7 +44,7 @@ def threads(n: int) -> Iterator[None]:
 
     Results are the same at any number. Raises ValueError outside 1 to 4095."""
     if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= MAX_WORKERS:
-        raise ValueError(f"threads: n is {n!r}; needed an int from 1 to {MAX_WORKERS}")
+        raise ValueError(f"threads: n is {n!r}; an int from 1 to {MAX_WORKERS} is needed{at(user_line())}")
     token = _scope.set(n)
     try:
         yield

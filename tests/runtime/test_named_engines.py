@@ -72,6 +72,12 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "cpu_engines, float": (lambda: tn.cpu_engines(1.5), TypeError, "cpu_engines: n is 1.5 of class float; an int"),
     "cpu_engines, bool": (lambda: tn.cpu_engines(True), TypeError, "cpu_engines: n is True of class bool; an int"),
     "cpu_engines, bool_": (lambda: tn.cpu_engines(np.True_), TypeError, "cpu_engines: n is .* of class bool"),
+    "cuda_engine, text": (lambda: tn.cuda_engine("a"), TypeError, "cuda_engine: number is 'a' of class str; an int is"),
+    "cuda_engine, -1": (lambda: tn.cuda_engine(-1), ValueError, "cuda_engine: number is -1; at least 0 is needed"),
+    "cuda_engine, no limit": (
+        lambda: tn.cuda_engine(memory_limit=None), TypeError, "cuda_engine: memory_limit is None of class NoneType; an",
+    ),
+    "threads, 0": (lambda: tn.threads(0).__enter__(), ValueError, "threads: n is 0; an int from 1 to 4095 is needed"),
     "cpu_engines, 0": (lambda: tn.cpu_engines(0), ValueError, "cpu_engines: n is 0; at least 1 is needed"),
 }  # fmt: skip
 

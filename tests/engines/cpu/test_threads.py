@@ -225,7 +225,7 @@ def test_the_scope_is_per_thread_and_nests():
 
 @pytest.mark.parametrize("n", [0, -1, 1.5, True, "2", 5000])
 def test_the_number_is_checked(n):
-    with pytest.raises(ValueError, match="needed an int from 1 to 4095"), threads.threads(n):
+    with pytest.raises(ValueError, match="an int from 1 to 4095 is needed"), threads.threads(n):
         pass
 
 
