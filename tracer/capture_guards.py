@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from operator import is_, itemgetter
 from types import CellType
 from typing import Any, TypeAlias
 
@@ -181,11 +182,11 @@ class Numbers:
 
     def same(self, container: Any) -> bool:
         """Whether the container, whose length is known to be the same, holds the same ones at these places."""
-        elements = list(container.values() if isinstance(container, dict) else container)
-        return all(
-            (v := elements[k]) is value or same_scalar(v, value)
-            for k, value in zip(self.positions, self.values, strict=True)
-        )
+        elements = list(container.values() if hasattr(container, "values") else container)
+        found = elements if len(self.positions) == len(elements) else itemgetter(*self.positions)(elements)
+        if all(map(is_, found, self.values)):  # as a rule, at 15 ns each
+            return True
+        return all(v is value or same_scalar(v, value) for v, value in zip(found, self.values, strict=True))
 
 
 _HOLDS: dict[str, Callable[[Any, Any], bool]] = {

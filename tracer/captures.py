@@ -49,6 +49,7 @@ MAX_FUNCTIONS = 512
 MAX_GUARDS = 16384
 MAX_DEPTH = 32  # of containers in containers
 MANY = 64  # numbers in a container: from here on they are compared as one
+MAX_NUMBERS = 1 << 18  # comparing as many at each call takes 5 to 10 ms
 
 LRU = type(functools.lru_cache(lambda: None))
 Generator: TypeAlias = np.random.Generator | np.random.RandomState | random.Random
@@ -146,12 +147,15 @@ class Captured:
     def guard(self, place: Place, relation: str, value: Any, **more: Any) -> None:
         """Assume something of a place, unless the same is assumed there already."""
         if len(self._guards) >= MAX_GUARDS:
-            raise TraceError(
-                f"{self._name}: {place.text} and what stands around it are more than {MAX_GUARDS} values, which would "
-                f"be compared at each call; pass as an argument what the function needs{at(user_line())}"
-            )
+            raise self._too_many(place, MAX_GUARDS)
         made = Guard(place, relation, value, **more)
         self._guards.setdefault(made.key, made)
+
+    def _too_many(self, place: Place, most: int) -> TraceError:
+        return TraceError(
+            f"{self._name}: {place.text} and what stands around it are more than {most} values, which would be compared "
+            f"at each call; pass as an argument what the function needs{at(user_line())}"
+        )
 
     def check_generators(self) -> None:
         """TraceError where the trace drew random numbers: they would be the same in every later call."""
@@ -333,6 +337,8 @@ class Captured:
         if depth >= MAX_DEPTH:
             return
         numbers = [(k, v) for k, (_, v) in enumerate(items) if is_scalar(v)]
+        if len(numbers) > MAX_NUMBERS:
+            raise self._too_many(place, MAX_NUMBERS)
         if len(numbers) > MANY:
             positions, values = zip(*numbers, strict=True)
             self.guard(place, "numbers", Numbers(positions, values))

@@ -396,6 +396,9 @@ def test_too_much_to_compare_is_refused():
     held = [[types.SimpleNamespace(k=k) for k in range(100)] for _ in range(100)]
     with pytest.raises(tn.TraceError, match=r"held.* are more than 16384 values, .*; pass as an argument what"):
         tn.jit(lambda x: x * held[0][0].k)(X)
+    numbers = list(range(300_000))
+    with pytest.raises(tn.TraceError, match=r"numbers and .* are more than 262144 values"):
+        tn.jit(lambda x: x * numbers[7])(X)
 
 
 def test_builtins_are_as_before():
