@@ -153,8 +153,8 @@ class Captured:
 
     def _too_many(self, place: Place, most: int) -> TraceError:
         return TraceError(
-            f"{self._name}: {place.text} and what stands around it are more than {most} values, which would be compared "
-            f"at each call; pass as an argument what the function needs{at(user_line())}"
+            f"{self._name}: {place.text} and what stands around it are more than {most} values, which would be "
+            f"compared at each call; pass as an argument what the function needs{at(user_line())}"
         )
 
     def check_generators(self) -> None:
