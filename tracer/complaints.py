@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tenferro.tracer.errors import CheckError, DtypeError, LeakError, MutationError, TraceError
-from tenferro.tracer.lines import at, user_frame, user_line
+from tenferro.tracer.errors import CheckError, DtypeError, LeakError, MutationError, TraceError, noted
+from tenferro.tracer.lines import at, is_users, user_frame, user_line
 
 if TYPE_CHECKING:
     from tenferro.tracer.traced import TracedArray
@@ -28,6 +28,9 @@ _CURES = {
     "int": "keep it an array, or return it and convert outside",
     "float": "keep it an array (numpy functions instead of math), or return it and convert outside",
     "format": "return it and format it outside",
+    "str": "return it and make a text of it outside",
+    "repr": "return it and make a text of it outside",
+    "hash": "a key must be known: an int argument, or one named in static_argnames, is",
     "complex": "keep it an array, or return it and convert outside",
     "item": "keep it an array of rank 0, or return it and convert outside",
     "tolist": "return the array and convert outside",
@@ -81,9 +84,11 @@ def untraced_use() -> TraceError | MutationError:
                 f"it{at(user_line())}"
             )
         case "store":
-            return MutationError(
-                "write: a traced value goes into an array made outside the trace; write into a traced array, such as "
-                f"numpy.zeros(shape) or x.copy() made in the function{at(user_line())}"
+            return noted(
+                MutationError(
+                    "write: a traced value goes into an array made outside the trace; write into a traced array, such "
+                    f"as numpy.zeros(shape) or x.copy() made in the function{at(user_line())}"
+                )
             )
         case _:
             return TraceError(
@@ -102,6 +107,15 @@ def _joins_by_index() -> bool:
             return True
         frame = frame.f_back
     return False
+
+
+_LOOKING_ON = frozenset({"bdb", "pdb", "pprint", "reprlib", "traceback", "logging"})
+
+
+def is_asked_by_user() -> bool:
+    """Whether the function's own code, not a debugger's or this package's, called the caller of this."""
+    frame = sys._getframe(2)
+    return is_users(frame) and frame.f_globals.get("__name__") not in _LOOKING_ON
 
 
 def is_store() -> bool:
@@ -138,6 +152,16 @@ def scalar_write(name: str) -> DtypeError:
         f"{name}: a scalar, which cannot be written, as NumPy's cannot; an array is needed, numpy.array(x) makes "
         f"one{at(user_line())}"
     )
+
+
+def refuse_sequences(name: str, args: tuple[object, ...]) -> None:
+    """Python's TypeError for an operator on a number and a sequence, which is no array yet."""
+    for x in args:
+        if type(x) in (list, tuple):
+            raise DtypeError(
+                f"{name}: a number that is no int and a {type(x).__name__}; Python repeats by ints, "
+                f"numpy.asarray of the {type(x).__name__} is an array{at(user_line())}"
+            )
 
 
 def leaked(x: TracedArray) -> LeakError:

@@ -19,7 +19,7 @@ from tenferro.tracer.api.record import API, ApiFunction
 from tenferro.tracer.api.registry import BY_NUMPY
 from tenferro.tracer.contents import contents
 from tenferro.tracer.dim import Dim
-from tenferro.tracer.errors import MutationError, TraceError
+from tenferro.tracer.errors import REFUSALS, MutationError, TraceError
 from tenferro.tracer.foreign import NUMPY_ERRORS, as_own
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.trace import Trace, current_trace, is_tenferro_array, running_trace
@@ -161,6 +161,14 @@ def concretely(function: ApiFunction, args: Any, kwargs: dict[str, Any], error: 
     trace = current_trace()
     if trace is None or not trace.captured:
         raise error
+    refusals = REFUSALS.get() or []
+    known = len(refusals) - 1  # what is refused on the way to a result is nobody's loss
+    found = _concretely(trace, function, args, kwargs, error)
+    del refusals[known:]
+    return found
+
+
+def _concretely(trace: Trace, function: ApiFunction, args: Any, kwargs: dict[str, Any], error: TraceError) -> Any:
     plain = [_number(x, function.name) for x in args], {k: _number(x, function.name) for k, x in kwargs.items()}
     if any(a is not b for a, b in zip((*args, *kwargs.values()), (*plain[0], *plain[1].values()), strict=True)):
         try:

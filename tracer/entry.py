@@ -13,9 +13,10 @@ from tenferro.tracer.api import registry
 from tenferro.tracer.cells import Cell
 from tenferro.tracer.dim import Dim
 from tenferro.tracer.dims import DimExpr, Extent, is_runtime
-from tenferro.tracer.errors import TenferroError, TraceError
+from tenferro.tracer.errors import REFUSALS, TenferroError, TraceError
 from tenferro.tracer.exact import told_apart
 from tenferro.tracer.finish import Renaming, finish, late_inputs
+from tenferro.tracer.lines import is_users
 from tenferro.tracer.program import DimScalar, Operand, SemanticProgram, Value
 from tenferro.tracer.trace import CURRENT, Trace, check_dtype, is_tenferro_array
 from tenferro.tracer.traced import TracedArray, captured
@@ -93,14 +94,20 @@ def trace_program(
     trace = Trace(name)
     arguments = [_argument(trace, spec) for spec in leaves]
     token = CURRENT.set(trace)
+    around, refusals = REFUSALS.get(), list[TenferroError]()
+    noting = REFUSALS.set(refusals)
     try:
         with wrapped():
             result = _called(rebuild, arguments)
+        _check_caught(refusals)
         found, treedef = flatten(result)
         return _Outputs(trace, arguments, leaves).collect(found, treedef)
     finally:
         trace.alive = False
         CURRENT.reset(token)
+        REFUSALS.reset(noting)
+        if around is not None:  # the function that called this one may catch them
+            around += refusals
 
 
 def _called(rebuild: Callable[[list[Any]], Any], arguments: list[Any]) -> Any:
@@ -111,6 +118,20 @@ def _called(rebuild: Callable[[list[Any]], Any], arguments: list[Any]) -> Any:
         if isinstance(error.__cause__, TenferroError):
             raise error.__cause__ from None
         raise
+
+
+def _check_caught(refusals: Sequence[TenferroError]) -> None:
+    """Raise the first refusal that reached the user's own code, which caught it and went on to return: what it did then
+    is not what it does with NumPy. What NumPy and this package caught among themselves passed no user frame."""
+    for error in refusals:
+        step = error.__traceback__
+        while step is not None:
+            if is_users(step.tb_frame):
+                raise type(error)(
+                    f"{error}; the function caught this error and went on, though NumPy raises none there; let the "
+                    "error pass"
+                ) from error
+            step = step.tb_next
 
 
 class _Outputs:

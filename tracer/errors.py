@@ -5,6 +5,9 @@ The text of every one of them is one sentence: ``<op>: <argument> <found>; <need
 
 from __future__ import annotations
 
+from contextvars import ContextVar
+from typing import TypeVar
+
 
 class TenferroError(Exception):
     """Base of all errors raised on purpose by tenferro."""
@@ -18,8 +21,26 @@ class DtypeError(TenferroError, TypeError):
     """A dtype is unsupported or does not fit the operation."""
 
 
+REFUSALS: ContextVar[list[TenferroError] | None] = ContextVar("tenferro_refusals", default=None)
+"""What has been refused, though NumPy does it, since the running trace began; None where none runs."""
+
+Refused = TypeVar("Refused", bound=TenferroError)
+
+
+def noted(error: Refused) -> Refused:
+    """The error, which the trace remembers: a function that catches it is not the one that NumPy would run."""
+    refusals = REFUSALS.get()
+    if refusals is not None:
+        refusals.append(error)
+    return error
+
+
 class TraceError(TenferroError, TypeError):
     """Python asked a traced value for something that only a concrete value has."""
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*args)
+        noted(self)
 
 
 class LeakError(TraceError):

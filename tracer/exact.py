@@ -24,7 +24,7 @@ def static_key(value: Any) -> Hashable:
         return (kind, tuple([static_key(v) for v in value]))
     if isinstance(value, slice):
         return (slice, static_key((value.start, value.stop, value.step)))
-    if isinstance(value, float | complex):
+    if issubclass(kind, float | complex):
         return (kind, repr(value))
     if isinstance(value, np.generic):
         return (kind, value.dtype, value.tobytes())

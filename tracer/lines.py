@@ -46,14 +46,19 @@ def _line_number(frame: FrameType) -> int:
     return numbers[max(bisect_right(starts, frame.f_lasti) - 1, 0)]
 
 
+def is_users(frame: FrameType) -> bool:
+    """Whether the frame's module is neither tenferro nor NumPy, nor what enters our ``with`` blocks."""
+    name = frame.f_globals.get("__name__", "")
+    internal = _INTERNAL.get(name)
+    return not (_is_internal(name) if internal is None else internal)
+
+
 def user_frame() -> FrameType | None:
     """The first frame whose module is neither tenferro nor NumPy (names hold in every install mode, paths do not), nor
     what enters our ``with`` blocks."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        name = frame.f_globals.get("__name__", "")
-        internal = _INTERNAL.get(name)
-        if not (_is_internal(name) if internal is None else internal):
+        if is_users(frame):
             return frame
         frame = frame.f_back
     return None

@@ -18,7 +18,7 @@ from tenferro.tracer.cells import AnyArray, Cell, Part, Reshaped, Step, Stretche
 from tenferro.tracer.contents import contents
 from tenferro.tracer.dim import Dim, make_dim, shape_of
 from tenferro.tracer.dims import Extent, product
-from tenferro.tracer.errors import DtypeError, MutationError, ShapeError, TraceError
+from tenferro.tracer.errors import DtypeError, MutationError, ShapeError, TraceError, noted
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.pinning import pinned_value
 from tenferro.tracer.program import ArrayType, DimScalar, Literal, Operand
@@ -30,6 +30,7 @@ BOOL = np.dtype(np.bool_)
 _CONCRETE_METHODS = frozenset({"choose", "dumps", "flat", "tofile"})
 # Operators; methods of the same names take no argument that could be a sequence.
 _ARITHMETIC = frozenset({"add", "subtract", "multiply", "divide", "floor_divide", "remainder", "divmod", "power"})
+_NUMBERS = {"f": float, "c": complex}  # the classes of Python numbers that are arguments, as isinstance asks
 _WEAK_KINDS: dict[str, Any] = {"b": BOOL, "i": int, "u": int, "f": float, "c": complex}
 
 
@@ -64,7 +65,7 @@ class TracedArray(ArrayMethods):
 
     @property
     def __class__(self) -> Any:
-        return np.ndarray
+        return _NUMBERS.get(self.type.dtype.kind, np.ndarray) if self.type.weak else np.ndarray
 
     @__class__.setter
     def __class__(self, value: Any) -> None:
@@ -132,9 +133,11 @@ class TracedArray(ArrayMethods):
         if self._scalar:
             raise complaints.scalar_write("write")
         if cell.origin is not None and not cell.donated:
-            raise MutationError(
-                f"write: {cell.origin} is not the function's own; write into {cell.origin}.copy(), or donate the "
-                f"argument (donate_argnums){at(user_line())}"
+            raise noted(
+                MutationError(
+                    f"write: {cell.origin} is not the function's own; write into {cell.origin}.copy(), or donate the "
+                    f"argument (donate_argnums){at(user_line())}"
+                )
             )
         if not self._writeable:
             raise MutationError(
@@ -179,7 +182,7 @@ class TracedArray(ArrayMethods):
 
             return call(name, args, kwargs)
         if self.type.weak and name in _ARITHMETIC:
-            _refuse_sequences(name, args)
+            complaints.refuse_sequences(name, args)
         try:
             result = API[name].function(*args, **kwargs)
         except TraceError as error:
@@ -344,11 +347,20 @@ class TracedArray(ArrayMethods):
         raise AttributeError(f"{message}{at(user_line())}")
 
     def __repr__(self) -> str:
-        return f"<traced {self.type}>"
+        # Debuggers and error texts ask too, and must get one.
+        return self._text("repr") if self.type.weak and complaints.is_asked_by_user() else f"<traced {self.type}>"
 
     def __str__(self) -> str:
-        known = self._readable("str")
-        return repr(self) if known is None else str(known)
+        return self._text("str")
+
+    def _text(self, asked: str) -> str:
+        """The text of what is known; of a number that is not, which would go into keys and names, there is none."""
+        known = self._readable(asked)
+        if known is None and self.type.weak and current_trace() is self._cell.trace:
+            raise complaints.concrete(asked)
+        if known is None:
+            return f"<traced {self.type}>"
+        return repr(known.item() if self.type.weak else known) if asked == "repr" else str(known)
 
     def __format__(self, spec: str) -> str:
         known = self._readable("format")
@@ -356,7 +368,7 @@ class TracedArray(ArrayMethods):
             return format(known, spec)
         if spec:  # a format of a number needs the number, as float does
             return format(self._number("format")[()], spec)
-        return repr(self)
+        return self._text("format")
 
     def _readable(self, asked: str) -> Any:
         """The elements for a text that the function makes: those of captured arrays, and none of what is traced."""
@@ -368,8 +380,10 @@ class TracedArray(ArrayMethods):
 
     def __hash__(self) -> int:  # type: ignore[override]  # numbers are hashed, as NumPy's scalars are
         known = None if self.type.shape else self._known_number("hash")
+        if known is None and self._scalar:
+            raise complaints.concrete("hash")
         if known is None:
-            raise TypeError("unhashable type: 'numpy.ndarray'")
+            raise DtypeError(f"hash: of an array, which has none; x.shape or id(x) can be a key{at(user_line())}")
         return hash(known[()] if isinstance(known, np.ndarray) else known)
 
     def __deepcopy__(self, memo: Any) -> Any:
@@ -379,16 +393,6 @@ class TracedArray(ArrayMethods):
 
     def __reduce__(self) -> Any:
         raise TraceError(f"pickle: a traced value has no elements yet; pickle concrete arrays{at(user_line())}")
-
-
-def _refuse_sequences(name: str, args: tuple[Any, ...]) -> None:
-    """Python's TypeError for an operator on a number and a sequence, which is no array yet."""
-    for x in args:
-        if type(x) in (list, tuple):
-            raise DtypeError(
-                f"{name}: a number that is no int and a {type(x).__name__}; Python repeats by ints, "
-                f"numpy.asarray of the {type(x).__name__} is an array{at(user_line())}"
-            )
 
 
 def fresh(trace: Trace, value: Operand, *, scalar: bool | None = None) -> TracedArray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable
 from typing import Any
 
@@ -196,3 +197,26 @@ def test_a_float_and_a_list_are_refused_as_in_python(operator: str) -> None:
     with pytest.raises(TypeError, match="a number that is no int and a (list|tuple)"):
         tn.jit(function)(2.5)
     assert tn.jit(lambda x, n: (x * [2.0], np.multiply(n, [2.0])))(np.ones(1), 2.5)[1] == 5.0
+
+
+def test_a_float_argument_is_a_float_to_isinstance() -> None:
+    def kinds(n: Any, x: Any) -> tuple[bool, ...]:
+        return (
+            isinstance(n, float), isinstance(n, complex), isinstance(n, numbers.Number), np.isscalar(n),
+            isinstance(n * 2 + 1, float), isinstance(x, float), isinstance(x, np.ndarray),
+        )  # fmt: skip
+
+    for n in (2.5, 2.5 + 1j):
+        assert tn.jit(kinds)(n, np.ones(2)) == kinds(n, np.ones(2))
+
+
+@pytest.mark.parametrize("text", [str, repr, format, "{}".format, lambda n: f"{n}", lambda n: f"{[n]}", hash])
+def test_the_text_of_a_float_argument_is_refused(text: Callable[[Any], Any]) -> None:
+    for function in (lambda n: {text(n): n}, lambda n: {text(n * 2): 1}):
+        with pytest.raises(tn.TraceError, match=r"of a traced value, which has no elements yet.*test_python_numbers"):
+            tn.jit(function)(2.5)
+
+
+def test_a_float_argument_is_no_parameter_that_must_be_known() -> None:
+    with pytest.raises(TypeError, match="test_python_numbers"):
+        tn.jit(lambda n: np.zeros(n))(2.5)

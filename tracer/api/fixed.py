@@ -21,7 +21,7 @@ from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.ops import library
 from tenferro.tracer.program import Operand
 from tenferro.tracer.trace import Trace, is_supported, running_trace
-from tenferro.tracer.traced import operand
+from tenferro.tracer.traced import TracedArray, operand
 
 # The leading parameters that hold arrays; the result's shape depends on shapes and static arguments alone.
 _ARRAYS: dict[str, tuple[str, ...]] = {
@@ -72,7 +72,7 @@ def _call(name: str, arrays: list[Any], static: dict[str, Hashable]) -> Any:
     operands = [operand(trace, x, name)[0] for x in arrays]
     static = {k: pinned(v) for k, v in static.items()}
     for key, value in static.items():
-        if not isinstance(value, int | float | str | tuple | np.dtype | type):
+        if type(value) is TracedArray or not isinstance(value, int | float | str | tuple | np.dtype | type):
             raise TraceError(f"{name}: {key} {value!r}; a number, a name or a tuple of them is needed{at(user_line())}")
     ones = [np.ones(_pinned(trace, name, x), x.type.dtype) for x in operands]
     try:
