@@ -120,7 +120,7 @@ def test_writing_into_a_result_is_refused():
 
 
 def test_errors_and_traced_arguments():
-    with pytest.raises(TypeError, match="unhashable"):
+    with pytest.raises(TypeError, match=r"hash: of an array, which has none.*test_remembered.py"):
         tn.jit(lambda x: x * grid(x))(X)
     with pytest.raises(ValueError, match="Number of samples, -3"):
         tn.jit(lambda x: x * grid(-3))(X)
