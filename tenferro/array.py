@@ -234,6 +234,8 @@ class Array(ArrayMethods):
         return (self[k] for k in range(len(self)))
 
     def __hash__(self) -> int:  # type: ignore[override]  # numbers are hashed, as NumPy's scalars are
+        if not self._scalar:
+            raise DtypeError(f"hash: of an array, which has none; x.shape or id(x) can be a key{at(user_line())}")
         return hash(_shared(self))
 
     def __contains__(self, value: Any) -> bool:
@@ -255,7 +257,9 @@ class Array(ArrayMethods):
         return str(self._host)
 
     def __format__(self, spec: str) -> str:
-        return format(self._host, spec) if not self.ndim else format(str(self), spec)
+        if spec and self.ndim:
+            raise DtypeError(f"format: {spec!r} for an array of rank {self.ndim}; a number is needed{at(user_line())}")
+        return str(self) if self.ndim else format(self._host, spec)
 
     def __repr__(self) -> str:
         values = np.array2string(self._host, separator=", ", prefix="Array(")

@@ -5,7 +5,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from tenferro.tracer.errors import AxisError, BoundsError, DtypeError, MemoryLimitError, ShapeError, TenferroError
+from tenferro.tracer.errors import (
+    AxisError,
+    BoundsError,
+    DtypeError,
+    MemoryLimitError,
+    MutationError,
+    ShapeError,
+    TenferroError,
+)
 from tenferro.tracer.lines import SourceLine, at, user_line
 
 NUMPY_ERRORS = (IndexError, ValueError, TypeError, MemoryError)
@@ -23,5 +31,7 @@ def as_own(name: str, error: Exception, line: SourceLine | None = None) -> Excep
     module = type(error).__module__
     if isinstance(error, TenferroError) or not (module == "builtins" or module.split(".")[0] == "numpy"):
         return error
+    if isinstance(error, ValueError) and "read-only" in str(error):
+        return MutationError(f"{name}: {error}{at(line or user_line())}")
     own = next((kind for foreign, kind in _KINDS if isinstance(error, foreign)), None)
     return error if own is None else own(f"{name}: {error}{at(line or user_line())}")

@@ -300,7 +300,7 @@ class Binder:
         form = (len(args), *kwargs)
         known = self._forms.get(form)
         if known is None:
-            self.signature.bind(*args, **kwargs)  # raises where the call is wrong
+            self._check_call(args, kwargs)
             known = self._forms[form] = self._canonical_form(len(args), tuple(kwargs))
         moved, rest = known
         return (*args, *[kwargs[n] for n in moved]), {n: kwargs[n] for n in rest}
@@ -314,6 +314,13 @@ class Binder:
         order = {name: k for k, name in enumerate(self.signature.parameters)}
         rest = sorted((n for n in names if n not in moved), key=lambda n: order.get(n, len(order)))
         return tuple(moved), tuple(rest)
+
+    def _check_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        assert self.signature is not None
+        try:
+            self.signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise DtypeError(f"{self.name}: {error}{at(user_line())}") from None
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any], receiver: Any = None) -> BoundCall:
         """Sort every argument of a call. ``receiver`` is ``args[0]`` of a method whose object is no pytree: it stays

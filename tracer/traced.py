@@ -154,6 +154,10 @@ class TracedArray(ArrayMethods):
     def shape(self) -> tuple[Any, ...]:
         return shape_of(self.live_trace(), self.type.shape)
 
+    @shape.setter
+    def shape(self, value: Any) -> None:
+        raise TraceError(f"shape: assigned, which a traced array's cannot be; x.reshape(shape) is one{at(user_line())}")
+
     @property
     def ndim(self) -> int:
         return len(self.type.shape)

@@ -382,3 +382,50 @@ def test_a_list_is_an_array_where_the_sizes_are_equal() -> None:
     assert jitted(X[:1], X[:1]).tolist() == [[0], [0]]
     with pytest.raises(tn.ShapeError, match=r"shapes \(3,\) and \(1,\), which is inhomogeneous; one shape is needed"):
         jitted(X, X[:1])
+
+
+def _deleted(x: Any) -> None:
+    y = x.copy()
+    del y[0]
+
+
+REFUSED: dict[str, tuple[Case, type[Exception], str]] = {
+    "where": (lambda x: np.where(x > 0, x), ValueError, "where: one of x and y"),
+    "hash": (hash, TypeError, "hash: of an array"),
+    "key": (lambda x: {x: 1}, TypeError, "hash: of an array"),
+    "format": (lambda x: f"{x:.2f}", TypeError, "format: "),
+    "del": (_deleted, ValueError, "del: of an element"),
+    "step": (lambda x: np.arange(0, x.shape[0], 0), ZeroDivisionError, "arange: step 0"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_numpy_refuses_is_refused_by_name_and_line(name: str) -> None:
+    function, kind, text = REFUSED[name]
+    with pytest.raises(kind):
+        function(X)
+    with pytest.raises(kind, match=rf"^{text}.*"):
+        tn.jit(function)(X)
+    if name not in ("where", "step"):  # which are NumPy's own in eager calls
+        with pytest.raises(kind, match=rf"^{text}.*test_numpy_rules"):
+            function(tn.asarray(X))
+
+
+def test_what_a_traced_value_cannot_do_is_said() -> None:
+    def reshaped(x: Any) -> Any:
+        y = x.copy()
+        y.shape = (3, 1)
+        return y
+
+    with pytest.raises(tn.TraceError, match=r"shape: assigned.*x\.reshape\(shape\) is one \(at .*test_numpy_rules"):
+        tn.jit(reshaped)(X)
+    with pytest.raises(tn.TraceError, match=r"int: of a traced value.*test_numpy_rules"):
+        tn.jit(math.trunc)(2.5)
+    assert math.trunc(tn.asarray(X)[2]) == 2
+
+
+def test_a_read_only_array_is_not_written() -> None:
+    x = X.copy()
+    x.flags.writeable = False
+    with pytest.raises(tn.MutationError, match=r"setitem: .*read-only \(at .*test_numpy_rules"):
+        tn.asarray(x)[0] = 1.0

@@ -25,7 +25,7 @@ from tenferro.tracer.api.promotion import (
 from tenferro.tracer.api.record import ApiFunction
 from tenferro.tracer.dim import Dim, as_extent, integer
 from tenferro.tracer.dims import Extent, floordiv, sub
-from tenferro.tracer.errors import DtypeError, ShapeError, TraceError
+from tenferro.tracer.errors import DivisionError, DtypeError, ShapeError, TraceError
 from tenferro.tracer.foreign import NUMPY_ERRORS, as_own
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.ops import layout, pointwise as p
@@ -169,6 +169,8 @@ def arange(
         start, stop = 0, start
     step = 1 if step is None else step
     first, last = as_extent(start), as_extent(stop)
+    if type(step) in (int, float, Dim) and step == 0:
+        raise DivisionError(f"arange: step {step!r}; another number than 0 is needed{at(user_line())}")
     stride = int(step) if type(step) is Dim or isinstance(step, int | np.integer) else None
     if first is None or last is None or stride is None or stride == 0:
         return _concrete_arange(trace, start, stop, step, dtype)

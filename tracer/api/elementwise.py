@@ -24,7 +24,7 @@ from tenferro.tracer.api.promotion import (
 )
 from tenferro.tracer.api.record import ApiFunction
 from tenferro.tracer.dim import Dim
-from tenferro.tracer.errors import ExponentError, TraceError
+from tenferro.tracer.errors import ExponentError, ShapeError, TraceError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.op import Op
 from tenferro.tracer.ops import library, pointwise as p
@@ -313,6 +313,8 @@ def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
         from tenferro.tracer.api.indexing import nonzero
 
         return nonzero(condition)
+    if x is None or y is None:
+        raise ShapeError(f"where: one of x and y; both, or neither, are needed{at(user_line())}")
     trace = running_trace("where")
     chosen, _ = operand(trace, condition, "where")
     (a, a_key), (b, b_key) = operand(trace, x, "where"), operand(trace, y, "where")

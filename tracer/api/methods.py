@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tenferro.tracer.at import At
-from tenferro.tracer.errors import DtypeError
+from tenferro.tracer.errors import DtypeError, ShapeError
 from tenferro.tracer.lines import at, user_line
 
 # No number equals one of these, which NumPy finds out element by element.
@@ -36,6 +36,14 @@ class ArrayMethods:
         import importlib
 
         return importlib.import_module("tenferro.numpy")
+
+    def __trunc__(self) -> int:
+        return int(self)
+
+    def __delitem__(self, key: Any) -> None:
+        raise ShapeError(
+            f"del: of an element, which an array keeps; numpy.delete(x, i) makes a new one{at(user_line())}"
+        )
 
     def __add__(self, other: Any) -> Any:
         return self._call("add", self, other)
