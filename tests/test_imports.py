@@ -91,7 +91,7 @@ def faults(text: str, module: str, is_package: bool, path: str) -> list[str]:
             found.append(f"{where}: a second copy of tenferro.{item.module}")
         elif top == "mpi4py":
             if path != MPI_FILE or not item.in_function:
-                found.append(f"{where}; only a function of {MPI_FILE} may, so that it loads with the first mesh of ranks")
+                found.append(f"{where}; only a function of {MPI_FILE} may, at the first mesh of ranks")
         elif top == "llvmlite":
             if path != LLVMLITE_FILE or not item.in_function:
                 found.append(f"{where}; only a function of {LLVMLITE_FILE} may, so that it loads at the first compile")

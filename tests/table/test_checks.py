@@ -39,9 +39,7 @@ def test_one_negative_exponent_is_found(size: int) -> None:
     x, n = np.full(size, 3), np.full(size, 2)
     np.testing.assert_array_equal(jitted(x, n), 9)
     n[size // 2] = -4
-    with pytest.raises(
-        tn.ExponentError, match=r"^power: integers to the exponent -4; .*test_checks.py:\d+\)$"
-    ) as e:
+    with pytest.raises(tn.ExponentError, match=r"^power: integers to the exponent -4; .*test_checks.py:\d+\)$") as e:
         jitted(x, n)
     assert isinstance(e.value, ValueError)
     n[size // 2] = 0
