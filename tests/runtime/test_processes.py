@@ -23,6 +23,8 @@ FUNCTION = """
 import os, signal, sys, threading, time
 import numpy as np, tenferro as tn
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job inherits it ignored
+
 @tn.jit
 def f(a):
     with tn.on("cpu:1"):
@@ -49,8 +51,8 @@ def test_a_number_of_engines_that_is_none(value):
 
 INTERRUPTED = """
 sys.path.insert(0, ".")
-from tests.runtime.devices import HostEngine, prepared_for
-from tests.runtime.test_run_errors import placed, traced
+from tests.runtime.devices import HostEngine, placed, prepared_for
+from tests.runtime.given import traced
 from tenferro.runtime import Runtime
 
 a, b = HostEngine(0), HostEngine(1)
