@@ -107,12 +107,10 @@ class Lowered:
         return "\n".join(f"; {name}\n{text[stage]}" for name, text in texts.items() if stage in text)
 
     def memory(self) -> Memory:
-        """The peak of results and temporaries, as a formula over the call's sizes and as a number of bytes. LoweringError
-        for a program of several engines."""
+        """The peak of results and temporaries, as a formula over the call's sizes and as a number of bytes.
+        LoweringError for a program of several engines."""
         if self.prepared.flat is None:
-            raise LoweringError(
-                f"memory: {self.program.name} runs in {len(self.plans)} parts; one of one engine is needed"
-            )
+            raise LoweringError(f"memory: {self.program.name} runs in {len(self.plans)} parts; one engine is needed")
         found = memory(self.plan)
         peak, total = (in_words(str(n), self.program) for n in (found.peak, found.total))
         at = _name(self.plan.steps[found.step(self.env)]) if found.live else "no step"
