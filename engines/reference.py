@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tenferro.engines.engine import NO_EXECUTORS, Engine, Executable, Executor, RunResult, executed
+from tenferro.engines.values import scalar_array
 from tenferro.lowering.checks import bounds_error, empty_error, exponent_error, report_division
 from tenferro.lowering.exec_program import ExecProgram, Instruction, Slot, Source
 from tenferro.lowering.masks import lane_conditions
@@ -49,10 +50,8 @@ class _Frame:
         match source:
             case Slot(index=index):
                 return self.slots[index]
-            case Literal(value=value, dtype=dtype):
-                return np.asarray(value, dtype)
-            case DimScalar(expr=expr, dtype=dtype):
-                return np.asarray(evaluate(expr, self.env), dtype)
+            case Literal() | DimScalar():
+                return scalar_array(source, self.env)
 
 
 class ReferenceEngine(Engine):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from tenferro.lowering.checker import check
+from tenferro.lowering.exec_program import ExecProgram
 from tenferro.lowering.fusion import plan
 from tenferro.lowering.passes import PASSES
 from tenferro.lowering.plan import Plan
@@ -32,11 +33,16 @@ def simplify(program: SemanticProgram, config: LoweringConfig | None = None) -> 
     return program
 
 
-def lower(program: SemanticProgram, config: LoweringConfig | None = None) -> Plan:
-    """From a traced program to the plan that an engine compiles."""
+def staged(program: SemanticProgram, config: LoweringConfig | None = None) -> ExecProgram:
+    """From a traced program to the instructions that are placed on engines."""
     if config is not None and config.check:
         check(program)
-    return plan(stage(simplify(program, config)))
+    return stage(simplify(program, config))
 
 
-__all__ = ["PASSES", "LoweringConfig", "lower", "simplify"]
+def lower(program: SemanticProgram, config: LoweringConfig | None = None) -> Plan:
+    """From a traced program to the plan that one engine compiles."""
+    return plan(staged(program, config))
+
+
+__all__ = ["PASSES", "LoweringConfig", "lower", "simplify", "staged"]

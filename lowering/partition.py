@@ -19,8 +19,9 @@ import numpy as np
 
 from tenferro.lowering.exec_program import ExecInput, ExecProgram, Instruction, Slot, Source
 from tenferro.lowering.masks import is_checked, slot_conditions
-from tenferro.tracer.dims import DimExpr, Extent, Leaf, leaf, leaves, substitute
-from tenferro.tracer.op import Collective, Library, Pointwise
+from tenferro.lowering.sizes_read import measured, sizes_in
+from tenferro.tracer.dims import DimExpr, Extent, Leaf, leaf, substitute
+from tenferro.tracer.op import Collective, Pointwise
 from tenferro.tracer.program import ArrayType, DimScalar, Params
 
 _EFFECTS = "effects"  # what an ordered instruction reads and makes
@@ -65,7 +66,7 @@ def levels(program: ExecProgram, engines: Sequence[int]) -> list[int]:
             level = max(level, before + (where != engine or engine < 0))
         found.append(level)
         effects = (_EFFECTS,) if instruction.op.is_ordered else ()
-        for product in (*instruction.outputs, *_measured(instruction), *effects):
+        for product in (*instruction.outputs, *measured(instruction.op, instruction.types), *effects):
             made[product] = (level, engine)
     return found
 
@@ -157,7 +158,7 @@ def _part(
     types = program.slot_types()
     reads = tuple(dict.fromkeys(s.index for i in mine for s in i.inputs if isinstance(s, Slot) and s.index not in made))
     writes = tuple(s for s in sorted(made) if needed.get(s, set()) - {(level, engine)})
-    own = {x for i in mine for x in _measured(i)}
+    own = {x for i in mine for x in measured(i.op, i.types)}
     sizes = tuple(sorted(_all_leaves(mine, [types[s] for s in reads]) - own))
     renaming = _Renaming(reads, sizes, made, own)
     inputs = [ExecInput(Slot(k), renaming.type(types[s]), "argument", f"slot {s}") for k, s in enumerate(reads)]
@@ -184,36 +185,16 @@ def whole(program: ExecProgram, engine: int) -> Part:
     )
 
 
-def _measured(instruction: Instruction) -> list[Leaf]:
-    """The run-time extents that running the instruction tells."""
-    form = instruction.op.form
-    if not isinstance(form, Library):
-        return []
-    exprs = (instruction.types[output].shape[axis] for output, axis in form.runtime_extents)
-    return [x for e in exprs for x in leaves(e)]
-
-
 def _all_leaves(instructions: Iterable[Instruction], read: Iterable[ArrayType]) -> set[Leaf]:
-    found = {x for t in read for n in t.shape for x in leaves(n)}
+    found = set(sizes_in(t.shape for t in read))
     for i in instructions:
         found |= _leaves_of(i)
     return found
 
 
 def _leaves_of(instruction: Instruction) -> set[Leaf]:
-    found = {x for t in instruction.types for n in t.shape for x in leaves(n)}
-    for value in instruction.params.values():
-        found |= _leaves_in(value)
-    for source in instruction.inputs:
-        if isinstance(source, DimScalar):
-            found |= leaves(source.expr)
-    return found
-
-
-def _leaves_in(value: Any) -> set[Leaf]:
-    if isinstance(value, DimExpr):
-        return set(leaves(value))
-    return {x for v in value for x in _leaves_in(v)} if isinstance(value, tuple) else set()
+    shapes = (t.shape for t in instruction.types)
+    return set(sizes_in((*shapes, *instruction.params.values(), *instruction.inputs)))
 
 
 def _is_last(last: Mapping[int, int], number: int, slot: int) -> bool:

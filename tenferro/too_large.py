@@ -7,10 +7,9 @@ looked for afterwards.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from tenferro.guards import in_words
-from tenferro.tracer.dims import DimExpr, Environment, Extent, evaluate
+from tenferro.tracer.dims import Environment, Extent, evaluate, extents_in
 from tenferro.tracer.errors import RangeError, ShapeError, TenferroError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.program import ArrayType, DimScalar, Operation, SemanticProgram
@@ -50,15 +49,7 @@ def _numbers(operation: Operation) -> Iterator[Extent]:
         if isinstance(operand, DimScalar):
             yield operand.expr
     for parameter in operation.params.values():
-        yield from _extents(parameter)
-
-
-def _extents(parameter: Any) -> Iterator[Extent]:
-    if isinstance(parameter, DimExpr):
-        yield parameter
-    elif isinstance(parameter, tuple):
-        for part in parameter:
-            yield from _extents(part)
+        yield from extents_in(parameter)
 
 
 def _outgrown(extent: Extent, env: Environment) -> int | None:

@@ -237,6 +237,13 @@ def leaves(extent: Extent) -> frozenset[Leaf]:
     return frozenset(found)
 
 
+def extents_in(value: object) -> list[DimExpr]:
+    """The symbolic sizes in a parameter: itself, or those in a tuple of any depth."""
+    if isinstance(value, DimExpr):
+        return [value]
+    return [n for v in value for n in extents_in(v)] if isinstance(value, tuple) else []
+
+
 def is_runtime(extent: Extent) -> bool:
     """Whether the size is known only when the program runs."""
     return any(leaf.kind == "runtime" for leaf in leaves(extent))

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from tenferro.tracer import build
-from tenferro.tracer.dims import DimExpr, Extent, Leaf, leaf, leaves, substitute
+from tenferro.tracer.dims import DimExpr, Extent, Leaf, extents_in, leaf, leaves, substitute
 from tenferro.tracer.program import (
     ArrayType,
     DimScalar,
@@ -142,14 +142,8 @@ def _leaves(trace: Trace, outputs: list[Operand], sizes: list[Extent]) -> set[Le
         found += operation.params.values()
     found += [n for g in trace.guards for n in (g.lhs, g.rhs)]
     # What the trace replaces by another leaf is read through that one.
-    extents = {trace.canonical(n) for x in found for n in _extents(x)} | {n for x in found for n in _extents(x)}
+    extents = {trace.canonical(n) for x in found for n in extents_in(x)} | {n for x in found for n in extents_in(x)}
     return {s for n in extents for s in leaves(n)}
-
-
-def _extents(value: Any) -> list[DimExpr]:
-    if isinstance(value, DimExpr):
-        return [value]
-    return [n for v in value for n in _extents(v)] if isinstance(value, tuple) else []
 
 
 def finish(trace: Trace, outputs: list[Operand], aliases: list[int], renaming: Renaming) -> SemanticProgram:

@@ -22,10 +22,11 @@ from tenferro.engines.cpu.toolchain import Target
 from tenferro.engines.engine import NO_EXECUTORS, Engine, Executable, Executor, Replay, RunResult, executed
 from tenferro.engines.events import Driver, WorkerDriver
 from tenferro.engines.reference import ReferenceExecutable, evaluated
+from tenferro.engines.values import input_sizes, scalar_array
 from tenferro.lowering.exec_program import Slot
 from tenferro.lowering.plan import Plan
 from tenferro.tracer.config import config
-from tenferro.tracer.dims import Leaf, evaluate
+from tenferro.tracer.dims import Leaf
 from tenferro.tracer.errors import LoweringError
 from tenferro.tracer.foreign import NUMPY_ERRORS, as_own
 from tenferro.tracer.ops import library
@@ -121,21 +122,12 @@ class CpuExecutable(Executable):
 
     # Binding.
 
-    def _environment(self, inputs: Sequence[Array | int]) -> dict[Leaf, int]:
-        env: dict[Leaf, int] = {}
-        for k, x in enumerate(inputs):
-            if isinstance(x, int):
-                env[Leaf("int", k)] = x
-            else:
-                env.update((Leaf("extent", k, axis), n) for axis, n in enumerate(x.shape))
-        return env
-
     def _binder(self, inputs: Sequence[Array | int], level: int) -> Binder:
         places = {}
         for k, (declared, x) in enumerate(zip(self.plan.program.inputs, inputs, strict=True)):
             strided = Strided(0, (), ()) if isinstance(x, int) else Strided(0, x.shape, x.strides)
             places[declared.slot.index] = Place(k, strided)
-        return Binder(self.plan, self.table, self._environment(inputs), places, len(inputs), level)
+        return Binder(self.plan, self.table, input_sizes(inputs), places, len(inputs), level)
 
     def _bind(self, key: Any, inputs: Sequence[Array | int]) -> BoundPlan:
         binder = self._binder(inputs, GOOD if self._tier == "2" else FAST)
@@ -194,16 +186,14 @@ class CpuExecutable(Executable):
                 assert_never(action)
 
     def _call(self, action: Call, arrays: list[Any], runtime: dict[Leaf, int], effects: list[tuple[Any, ...]]) -> None:
-        env = {**self._environment_of(arrays), **runtime}
+        env = {**input_sizes(arrays[: len(self.plan.program.inputs)]), **runtime}
         operands = []
         for source in action.sources:
             match source:
                 case int(position):
                     operands.append(arrays[position])
-                case Literal(value=value, dtype=dtype):
-                    operands.append(np.asarray(value, dtype))
-                case DimScalar(expr=expr, dtype=dtype):
-                    operands.append(np.asarray(evaluate(expr, env), dtype))
+                case Literal() | DimScalar():
+                    operands.append(scalar_array(source, env))
                 case Slot():
                     raise AssertionError("slots have positions")
         instruction = action.instruction
@@ -217,9 +207,6 @@ class CpuExecutable(Executable):
             effects.append(results)
         for position, one, kind in zip(action.outputs, results, instruction.types, strict=True):
             arrays[position] = np.require(np.asarray(one, kind.dtype), requirements=["C", "O", "W"])
-
-    def _environment_of(self, arrays: list[Any]) -> dict[Leaf, int]:
-        return self._environment(arrays[: len(self.plan.program.inputs)])
 
     def _follow(self, tail: Tail, arrays: list[Any], runtime: dict[Leaf, int]) -> BoundPlan:
         extents = tuple(arrays[position].shape[axis] for _, position, axis in tail.leaves)
@@ -236,10 +223,8 @@ class CpuExecutable(Executable):
             case int(position):
                 found: Array = arrays[position]
                 return found if isinstance(found, np.ndarray) else np.asarray(found)
-            case Literal(value=value, dtype=dtype):
-                return np.array(value, dtype)
-            case DimScalar(expr=expr, dtype=dtype):
-                return np.array(evaluate(expr, {**self._environment(inputs), **runtime}), dtype)
+            case Literal() | DimScalar():
+                return scalar_array(source, {**input_sizes(inputs), **runtime})
             case _:
                 raise AssertionError(f"output {source}")
 

@@ -8,6 +8,7 @@ operand stay translated; an operand that is read both ways is visited square by 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tenferro.engines.cpu.code import Code
@@ -45,11 +46,11 @@ def tile_entry(kernel: RowKernel) -> str:
     outer = "1"
     for j in range(rank - 1):
         outer = code.mul(outer, code.word("%P", kernel.params["o", j]))
+    row_tiles = code.emit(f"udiv i64 {code.add(inner, rows - 1)}, {rows}")
+    order = _Order(code.word("%P", BLOCK), row_tiles, code.mul(outer, row_tiles), TILE_COLUMNS // rows)
 
     def item(i: str, _: list[str]) -> list[str]:
-        group, row_tile, block = _place(
-            code, i, outer, code.emit(f"udiv i64 {code.add(inner, rows - 1)}, {rows}"), rows
-        )
+        group, row_tile, block = _place(code, i, order)
         first_row = code.mul(row_tile, rows)
         count = code.maximum(0, code.minimum(rows, code.sub(inner, first_row)))
         e0 = code.mul(block, TILE_COLUMNS)
@@ -107,16 +108,25 @@ def _ask_ahead(
     code.when(is_first, sweep)
 
 
-def _place(code: Code, i: str, outer: str, row_tiles: str, rows: int) -> tuple[str, str, str]:
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """What every item's place is found from: squares on a side (0 for the plain order), tiles of all rows, items of a
+    block of columns, tiles of a square."""
+
+    sides: str
+    row_tiles: str
+    per_block: str
+    tiles: int
+
+
+def _place(code: Code, i: str, order: _Order) -> tuple[str, str, str]:
     """Item → (index of the outer loops, tile of rows, block of columns), by ``items``."""
-    sides = code.word("%P", BLOCK)
-    per_block = code.mul(outer, row_tiles)
-    block = code.emit(f"udiv i64 {i}, {per_block}")
-    rest = code.sub(i, code.mul(block, per_block))
-    group = code.emit(f"udiv i64 {rest}, {row_tiles}")
-    plain = (group, code.sub(rest, code.mul(group, row_tiles)), block)
-    paired = _paired_place(code, i, code.maximum(1, sides), TILE_COLUMNS // rows)
-    is_plain = code.compare("eq", sides, 0)
+    block = code.emit(f"udiv i64 {i}, {order.per_block}")
+    rest = code.sub(i, code.mul(block, order.per_block))
+    group = code.emit(f"udiv i64 {rest}, {order.row_tiles}")
+    plain = (group, code.sub(rest, code.mul(group, order.row_tiles)), block)
+    paired = _paired_place(code, i, code.maximum(1, order.sides), order.tiles)
+    is_plain = code.compare("eq", order.sides, 0)
     group, row_tile, block = (
         code.emit(f"select i1 {is_plain}, i64 {x}, i64 {y}") for x, y in zip(plain, paired, strict=True)
     )

@@ -29,9 +29,9 @@ from tenferro.engines.engine import CAPABILITIES, NO_EXECUTORS, Engine, Executab
 from tenferro.engines.errors import EngineFailure
 from tenferro.engines.events import Driver, WorkerDriver
 from tenferro.engines.reference import ReferenceExecutable, evaluated
+from tenferro.engines.values import input_sizes, scalar_array
 from tenferro.lowering.exec_program import Slot, Source
 from tenferro.lowering.plan import Plan
-from tenferro.tracer.dims import Leaf, evaluate
 from tenferro.tracer.errors import LoweringError, MemoryLimitError
 from tenferro.tracer.program import ArrayType, DimScalar, Literal
 
@@ -175,7 +175,7 @@ class CudaExecutable(Executable):
         found = self._bound.get(key)
         if found is None:
             layouts = [_NOWHERE if isinstance(x, int) else (x.strided, x.alignment) for x in inputs]
-            binder = Binder(self.plan, self.table, sizes_of(inputs), layouts, self.executors)
+            binder = Binder(self.plan, self.table, input_sizes(inputs), layouts, self.executors)
             found = self._bound[key] = binder.bind()
             while len(self._bound) > BOUND_PLANS:
                 self._bound.popitem(last=False)
@@ -223,7 +223,7 @@ class CudaExecutable(Executable):
         device.launch(function, launch.grid, launch.block, launch.shared, argument, stream)
 
     def _call(self, call: Call, run: _Run, inputs: Sequence[Any]) -> None:
-        sizes = sizes_of(inputs)
+        sizes = input_sizes(inputs)
         operands = [self._value(o, run, inputs) for o in call.operands]
         params = {k: evaluated(v, sizes) for k, v in call.instruction.params.items()}
         results = executed(call.instruction, operands, params, self.executors, sizes)
@@ -246,10 +246,8 @@ class CudaExecutable(Executable):
                 memory = holder.memory if isinstance(holder, DeviceArray) else holder
                 offset = run.bases[base] - memory.address + at.offset
                 return DeviceArray(self.engine, memory, offset, at.shape, at.strides, dtype)
-            case Literal(value=value, dtype=dtype):
-                return np.array(value, dtype)
-            case DimScalar(expr=expr, dtype=dtype):
-                return np.array(evaluate(expr, sizes_of(inputs)), dtype)
+            case Literal() | DimScalar():
+                return scalar_array(source, input_sizes(inputs))
             case Slot():
                 raise AssertionError("slots have places")
             case _:
@@ -303,14 +301,3 @@ class CudaExecutable(Executable):
 
 _NOWHERE = (Strided(0, (), ()), 1)
 """The layout of an int among the inputs: sizes alone read it."""
-
-
-def sizes_of(inputs: Sequence[Any]) -> dict[Leaf, int]:
-    """The sizes that the inputs give values to."""
-    found: dict[Leaf, int] = {}
-    for k, x in enumerate(inputs):
-        if isinstance(x, int):
-            found[Leaf("int", k)] = x
-        else:
-            found.update((Leaf("extent", k, axis), n) for axis, n in enumerate(x.shape))
-    return found

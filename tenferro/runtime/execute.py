@@ -25,11 +25,12 @@ from tenferro.engines.errors import (
 )
 from tenferro.engines.events import DomainRun, Token, combined
 from tenferro.engines.reference import evaluated
+from tenferro.engines.values import input_sizes, scalar_array
 from tenferro.lowering.exec_program import Slot, Source
 from tenferro.runtime.prepared import Prepared
 from tenferro.runtime.schedule import BarrierNode, CollectiveNode, Node, OperationNode, TransferNode
 from tenferro.runtime.transfers import arrived, known_bytes
-from tenferro.tracer.dims import Leaf, evaluate
+from tenferro.tracer.dims import Leaf
 from tenferro.tracer.program import DimScalar, Literal
 
 Array = np.ndarray[Any, Any]
@@ -151,26 +152,13 @@ class _Run:
                 position = next(k for k, i in enumerate(self.prepared.exec_program.inputs) if i.slot.index == index)
                 given: Array | int = inputs[position]
                 return np.asarray(given) if isinstance(given, int) else given
-            case Literal(value=value, dtype=dtype):
-                return np.array(value, dtype)
-            case DimScalar(expr=expr, dtype=dtype):
-                return np.array(evaluate(expr, self.sizes), dtype)
-
-
-def sizes_of(prepared: Prepared, inputs: Sequence[Any]) -> dict[Leaf, int]:
-    """The leaves that the inputs give values to."""
-    found: dict[Leaf, int] = {}
-    for k, x in enumerate(inputs):
-        if isinstance(x, int):
-            found[Leaf("int", k)] = x
-        else:
-            found.update((Leaf("extent", k, axis), n) for axis, n in enumerate(x.shape))
-    return found
+            case Literal() | DimScalar():
+                return scalar_array(source, self.sizes)
 
 
 def execute(prepared: Prepared, engines: Sequence[Engine], inputs: Sequence[Any]) -> RunResult:
     """Run a schedule of several nodes. Raises what a node raised, when nothing runs any more."""
-    run = _Run(prepared, engines, sizes_of(prepared, inputs), dict(prepared.readers))
+    run = _Run(prepared, engines, input_sizes(inputs), dict(prepared.readers))
     run.check_budget()
     failures: list[BaseException] = []
     try:

@@ -6,13 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from tenferro.engines.engine import Engine, Executable
 from tenferro.engines.errors import ProviderContractError, TargetError, TransferBudgetError
-from tenferro.lowering import simplify
-from tenferro.lowering.checker import check
+from tenferro.lowering import staged
 from tenferro.lowering.exec_program import ExecProgram
 from tenferro.lowering.fusion import plan
 from tenferro.lowering.partition import is_collective
 from tenferro.lowering.plan import Plan
-from tenferro.lowering.stage import stage
 from tenferro.runtime.options import Policy, PrepareOptions
 from tenferro.runtime.placement import candidates, search
 from tenferro.runtime.prepared import InputSignature, Prepared, target_of
@@ -33,11 +31,9 @@ def prepare(
     settings: Config,
 ) -> Prepared:
     """Lower, place, schedule, compile."""
-    if settings.check:
-        check(program)
-    staged = stage(simplify(program, settings))
-    held, results = _ends(staged, inputs, engines, options)
-    schedule = _schedule(staged, snapshot, engines, policy, options.storage, held, results)
+    instructions = staged(program, settings)
+    held, results = _ends(instructions, inputs, engines, options)
+    schedule = _schedule(instructions, snapshot, engines, policy, options.storage, held, results)
     known = [t.bytes for t in schedule.transfers if isinstance(t.bytes, int)]
     if policy.max_transfer_bytes is not None and sum(known) > policy.max_transfer_bytes:
         raise TransferBudgetError(
@@ -52,7 +48,7 @@ def prepare(
         units.append(None if made is None else _compiled(made, engines[node.engine], snapshot))
     targets = tuple(target_of(e) for e in engines)
     return Prepared(
-        runtime_id, snapshot.epoch, program, staged, inputs, targets, policy, schedule, tuple(plans), tuple(units)
+        runtime_id, snapshot.epoch, program, instructions, inputs, targets, policy, schedule, tuple(plans), tuple(units)
     )
 
 

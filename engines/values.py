@@ -1,0 +1,28 @@
+"""What a run's inputs tell of sizes, and what literals and sizes are as arrays: the same for every engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tenferro.tracer.dims import Environment, Leaf, evaluate
+from tenferro.tracer.program import DimScalar, Literal
+
+
+def input_sizes(inputs: Sequence[Any]) -> dict[Leaf, int]:
+    """The leaves that the inputs, arrays of any engine and ints, give values to."""
+    found: dict[Leaf, int] = {}
+    for k, x in enumerate(inputs):
+        if isinstance(x, int):
+            found[Leaf("int", k)] = x
+        else:
+            found.update((Leaf("extent", k, axis), n) for axis, n in enumerate(x.shape))
+    return found
+
+
+def scalar_array(source: Literal | DimScalar, env: Environment) -> np.ndarray[Any, Any]:
+    """A fresh array of rank 0 that holds the literal, or the size under ``env``."""
+    value = source.value if isinstance(source, Literal) else evaluate(source.expr, env)
+    return np.array(value, source.dtype)
