@@ -120,3 +120,16 @@ def compile_all() -> None:
     finally:
         runtime.reconfigure(lambda c: c.remove_engine(engine.id))
     SHIM.add(device.kernels)
+
+
+def same(found: object, wanted: object) -> None:
+    """One result, or a tuple of them: type, dtype, shape and bits."""
+    if isinstance(wanted, tuple):
+        assert isinstance(found, tuple) and len(found) == len(wanted)
+        for f, w in zip(found, wanted, strict=True):
+            same(f, w)
+        return
+    assert type(found) is type(wanted)
+    f, w = np.asarray(found), np.asarray(wanted)
+    assert (f.dtype, f.shape) == (w.dtype, w.shape)
+    assert f.tobytes() == w.tobytes()

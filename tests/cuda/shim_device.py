@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
+import tenferro as tn
 from tenferro.engines.cuda.device import (
     ALIGNMENT,
     Block,
@@ -294,6 +296,20 @@ def _poison(buffer: Array, size: int) -> None:
 def shim_engine(number: int = 0, eager: bool = False, memory_limit: int = 0) -> CudaEngine:
     """A CUDA engine whose GPU is the CPU."""
     return CudaEngine(number, ShimDevice(eager), memory_limit, SMALL)
+
+
+def device(engine: CudaEngine) -> ShimDevice:
+    """The engine's device."""
+    assert isinstance(engine.device, ShimDevice)
+    return engine.device
+
+
+@contextmanager
+def registered(engine: CudaEngine) -> Iterator[None]:
+    """The engine in the default runtime."""
+    tn.default_runtime().reconfigure(lambda c: c.register_engine(engine))
+    yield
+    tn.default_runtime().reconfigure(lambda c: c.remove_engine(engine.id))
 
 
 class DryDevice(ShimDevice):

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import copy
-import gc
 import pickle
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,24 +12,11 @@ import pytest
 import tenferro as tn
 from tenferro.engines.cuda.engine import CudaEngine
 from tenferro.tracer.errors import LoweringError
-from tests.cuda.engine_cases import K, V, X, Y, compile_all, layer_norm, softmax
+from tests.cuda.engine_cases import K, V, X, Y, layer_norm, softmax
 from tests.cuda.shim.compile import missing
-from tests.cuda.shim_device import ShimDevice, shim_engine
+from tests.cuda.shim_device import ShimDevice
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "-")
-
-
-@pytest.fixture
-def cuda() -> Iterator[CudaEngine]:
-    """``cuda:0`` in the default runtime."""
-    compile_all()
-    engine = shim_engine()
-    tn.default_runtime().reconfigure(lambda c: c.register_engine(engine))
-    yield engine
-    tn.default_runtime().reconfigure(lambda c: c.remove_engine("cuda:0"))
-    gc.collect()
-    assert isinstance(engine.device, ShimDevice)
-    assert engine.device.faults == [] and engine.device.pool().used == 0
 
 
 def crossed(engine: CudaEngine) -> dict[str, int]:

@@ -11,9 +11,9 @@ import pytest
 
 import tenferro as tn
 from tenferro.engines.cuda.engine import CudaEngine
-from tests.cuda.engine_cases import CASES, Case, K, V, X, compile_all, host, softmax
+from tests.cuda.engine_cases import CASES, Case, K, V, X, compile_all, host, same, softmax
 from tests.cuda.shim.compile import missing
-from tests.cuda.shim_device import ShimDevice, shim_engine
+from tests.cuda.shim_device import device, registered, shim_engine
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "-")
 
@@ -23,28 +23,10 @@ def cuda(request: pytest.FixtureRequest) -> Iterator[CudaEngine]:
     """``cuda:0`` in the default runtime."""
     compile_all()
     engine = shim_engine(eager=request.param == "eager")
-    tn.default_runtime().reconfigure(lambda c: c.register_engine(engine))
-    yield engine
-    tn.default_runtime().reconfigure(lambda c: c.remove_engine("cuda:0"))
+    with registered(engine):
+        yield engine
     gc.collect()
     assert device(engine).faults == []
-
-
-def device(engine: CudaEngine) -> ShimDevice:
-    assert isinstance(engine.device, ShimDevice)
-    return engine.device
-
-
-def same(found: object, wanted: object) -> None:
-    if isinstance(wanted, tuple):
-        assert isinstance(found, tuple) and len(found) == len(wanted)
-        for f, w in zip(found, wanted, strict=True):
-            same(f, w)
-        return
-    assert type(found) is type(wanted)
-    f, w = np.asarray(found), np.asarray(wanted)
-    assert (f.dtype, f.shape) == (w.dtype, w.shape)
-    assert f.tobytes() == w.tobytes()
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)

@@ -22,7 +22,7 @@ from tenferro.tracer.config import config
 from tenferro.tracer.errors import LoweringError, MemoryLimitError
 from tests.cuda.engine_cases import X, Y, softmax
 from tests.cuda.shim.compile import missing
-from tests.cuda.shim_device import ShimDevice, shim_engine
+from tests.cuda.shim_device import device, registered, shim_engine
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "-")
 
@@ -31,9 +31,8 @@ pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "-")
 def cuda() -> Iterator[CudaEngine]:
     """``cuda:0`` in the default runtime."""
     engine = shim_engine()
-    tn.default_runtime().reconfigure(lambda c: c.register_engine(engine))
-    yield engine
-    tn.default_runtime().reconfigure(lambda c: c.remove_engine("cuda:0"))
+    with registered(engine):
+        yield engine
 
 
 def bound_of(unit: Any) -> BoundPlan:
@@ -47,11 +46,6 @@ def run(unit: Any, *arrays: Any) -> Any:
     """The one output of a run."""
     (out,) = unit.run(list(arrays)).outputs
     return out
-
-
-def device(engine: CudaEngine) -> ShimDevice:
-    assert isinstance(engine.device, ShimDevice)
-    return engine.device
 
 
 def test_an_arena_hands_out_what_nobody_has():

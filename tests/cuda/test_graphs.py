@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,24 +10,11 @@ import pytest
 
 import tenferro as tn
 from tenferro.engines.cuda.engine import CudaEngine, CudaExecutable
-from tests.cuda.engine_cases import X, chain, compile_all, softmax
+from tests.cuda.engine_cases import X, chain, softmax
 from tests.cuda.shim.compile import missing
-from tests.cuda.shim_device import ShimDevice, shim_engine
+from tests.cuda.shim_device import ShimDevice
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "-")
-
-
-@pytest.fixture
-def cuda() -> Iterator[CudaEngine]:
-    """``cuda:0`` in the default runtime."""
-    compile_all()
-    engine = shim_engine()
-    tn.default_runtime().reconfigure(lambda c: c.register_engine(engine))
-    yield engine
-    tn.default_runtime().reconfigure(lambda c: c.remove_engine("cuda:0"))
-    gc.collect()
-    assert isinstance(engine.device, ShimDevice)
-    assert engine.device.faults == [] and engine.device.pool().used == 0
 
 
 def told(f: Any, *args: Any) -> list[str]:

@@ -12,21 +12,10 @@ import pytest
 import tenferro as tn
 from tenferro.engines.cuda.engine import CudaEngine
 from tenferro.tracer.errors import MemoryLimitError
-from tests.cuda.engine_cases import CASES, Case, K, V, X, Y, host, layer_norm, softmax
+from tests.cuda.engine_cases import CASES, Case, K, V, X, Y, host, layer_norm, same, softmax
 
 RNG = np.random.default_rng(11)
 EXACT = [c for c in CASES if c.name not in ("products", "many results", "a chain of passes")]
-
-
-def same(found: Any, wanted: Any) -> None:
-    if isinstance(wanted, tuple):
-        for f, w in zip(found, wanted, strict=True):
-            same(f, w)
-        return
-    assert type(found) is type(wanted)
-    f, w = np.asarray(found), np.asarray(wanted)
-    assert (f.dtype, f.shape) == (w.dtype, w.shape)
-    assert f.tobytes() == w.tobytes()
 
 
 @pytest.mark.parametrize("case", EXACT, ids=lambda c: c.name)
