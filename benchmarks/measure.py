@@ -1,7 +1,8 @@
 """In: an array case and peers. Out: one ``Result`` for each peer, timed in interleaved rounds, and the memory floor.
 
-A round calls every peer once, in turn, so that what the machine does meanwhile meets all of them alike; the median over
-the rounds is the result. A call's time includes freeing its result, as in any loop that calls a function.
+A round takes every peer once, in turn, so that what the machine does meanwhile meets all of them alike; the median over
+the rounds is the result. A turn is one call that wakes the peer's threads and one call that is timed, as in any loop
+that calls a function. A call's time includes freeing its result.
 """
 
 from __future__ import annotations
@@ -151,6 +152,7 @@ def interleave(calls: Sequence[tuple[Call, int]], seconds: float) -> list[list[f
             break
         for (call, repeats), sample in zip(calls, samples, strict=True):
             time.sleep(SETTLE_SECONDS)
+            call()
             sample.append(timed(call, repeats))
     return samples
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from tenferro.engines.cpu import native_entry, native_memory, native_pool
+from tenferro.engines.cpu import native_entry, native_memory, native_pool, native_steering
 from tenferro.engines.cpu.machine import memory_bytes
 from tenferro.engines.cpu.native_language import native_names, translate
 from tenferro.engines.cpu.native_prelude import PRELUDE_SYMBOLS, prelude
@@ -28,7 +28,7 @@ from tenferro.tracer.errors import DtypeError, LoweringError, ShapeError
 CLEAN = 2**63 - 1
 """The latch of a run in which no kernel found anything."""
 
-_MODULES = (native_pool, native_memory, native_entry)
+_MODULES = (native_steering, native_pool, native_memory, native_entry)
 _METH_FASTCALL = 0x80
 _lock = threading.RLock()
 if hasattr(os, "register_at_fork"):

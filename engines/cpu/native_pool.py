@@ -29,6 +29,7 @@ from tenferro.engines.cpu.native_prelude import (
     store,
     write_float_control,
 )
+from tenferro.engines.cpu.native_steering import forget_workers, register_worker, steer_workers
 
 SLOTS = 32
 SLOT_BYTES = 128
@@ -126,6 +127,7 @@ def wake_workers(wanted: int) -> int:
     """Tell the workers that there is work; a system call only where some are parked."""
     atomic_add32(POOL_EPOCH, 1)
     if atomic_load32(POOL_PARKED) > 0:
+        steer_workers()
         futex_wake(POOL_EPOCH, wanted)
     return 0
 
@@ -229,8 +231,9 @@ def help_any() -> int:
 
 
 @native
-def worker() -> int:
-    """A worker's life: look for work, spin, park. Returns when the pool is stopped."""
+def worker(thread: int) -> int:
+    """A worker's life: look for work, spin, park. Returns when the pool is stopped. ``thread``: the system's number."""
+    register_worker(thread)
     write_float_control(FLOAT_CONTROL)
     while atomic_load32(POOL_STOPPED) == 0:
         seen = atomic_load32(POOL_EPOCH)
@@ -266,6 +269,7 @@ def reset_pool() -> int:
         slot += SLOT_BYTES
     atomic_store32(POOL_PARKED, 0)
     atomic_store32(POOL_STOPPED, 0)
+    forget_workers()
     atomic_add(POOL_FORKS, 1)
     atomic_store(MAIN_THREAD, PyThread_get_thread_ident())
     return 0

@@ -43,6 +43,10 @@ monotonic_ns = _own("monotonic_ns", 0)
 # (address, value): sleep while the 32-bit word at the address has the value. (address, threads): wake so many sleepers.
 futex_wait = _own("futex_wait", 2, "void")
 futex_wake = _own("futex_wake", 2, "void")
+current_core = _own("current_core", 0)
+# (thread, bytes, address of the mask) → negative where it failed. Reading writes no more than the system's own mask.
+get_affinity = _own("get_affinity", 3)
+set_affinity = _own("set_affinity", 3)
 
 # Round to nearest, every exception masked, subnormals kept: the state that a C program starts with.
 FLOAT_CONTROL = 0 if IS_ARM else 0x1F80
@@ -187,25 +191,50 @@ define internal void @p_write_float_control(i64 %v) {
 """
 
 # FUTEX_WAIT_PRIVATE is 128, FUTEX_WAKE_PRIVATE 129 (linux/futex.h).
-_FUTEX = """
+_LINUX = """
 declare i64 @syscall(i64, ...)
+declare i32 @sched_getcpu()
 define internal void @p_futex_wait(i64 %a, i64 %v) {
-  %r = call i64 (i64, ...) @syscall(i64 NUMBER, i64 %a, i64 128, i64 %v, i64 0, i64 0, i64 0)
+  %r = call i64 (i64, ...) @syscall(i64 FUTEX, i64 %a, i64 128, i64 %v, i64 0, i64 0, i64 0)
   ret void
 }
 define internal void @p_futex_wake(i64 %a, i64 %n) {
-  %r = call i64 (i64, ...) @syscall(i64 NUMBER, i64 %a, i64 129, i64 %n, i64 0, i64 0, i64 0)
+  %r = call i64 (i64, ...) @syscall(i64 FUTEX, i64 %a, i64 129, i64 %n, i64 0, i64 0, i64 0)
   ret void
+}
+define internal i64 @p_current_core() alwaysinline {
+  %c = call i32 @sched_getcpu()
+  %w = sext i32 %c to i64
+  ret i64 %w
+}
+define internal i64 @p_get_affinity(i64 %t, i64 %n, i64 %a) {
+  %r = call i64 (i64, ...) @syscall(i64 GETAFFINITY, i64 %t, i64 %n, i64 %a)
+  ret i64 %r
+}
+define internal i64 @p_set_affinity(i64 %t, i64 %n, i64 %a) {
+  %r = call i64 (i64, ...) @syscall(i64 SETAFFINITY, i64 %t, i64 %n, i64 %a)
+  ret i64 %r
 }
 """
+# x86-64 (asm/unistd_64.h), arm64 (asm-generic/unistd.h).
+_NUMBERS = {"FUTEX": (202, 98), "SETAFFINITY": (203, 122), "GETAFFINITY": (204, 123)}
 
-# Without a futex no worker is ever started, so nobody sleeps and nobody is woken.
-_NO_FUTEX = """
+# Without a futex no worker is ever started, so nobody sleeps, nobody is woken, and none is to be placed.
+_NOT_LINUX = """
 define internal void @p_futex_wait(i64 %a, i64 %v) {
   ret void
 }
 define internal void @p_futex_wake(i64 %a, i64 %n) {
   ret void
+}
+define internal i64 @p_current_core() {
+  ret i64 -1
+}
+define internal i64 @p_get_affinity(i64 %t, i64 %n, i64 %a) {
+  ret i64 -1
+}
+define internal i64 @p_set_affinity(i64 %t, i64 %n, i64 %a) {
+  ret i64 -1
 }
 """
 
@@ -213,8 +242,10 @@ define internal void @p_futex_wake(i64 %a, i64 %n) {
 def prelude() -> str:
     """The LLVM text of all of the above for this machine."""
     clock = "6" if sys.platform == "darwin" else "1"  # CLOCK_MONOTONIC
-    futex = _FUTEX.replace("NUMBER", "98" if IS_ARM else "202") if HAS_FUTEX else _NO_FUTEX
-    return _COMMON.replace("CLOCK", clock) + (_ARM if IS_ARM else _X86) + futex
+    system = _LINUX if HAS_FUTEX else _NOT_LINUX
+    for name, numbers in _NUMBERS.items():
+        system = system.replace(name, str(numbers[IS_ARM]))
+    return _COMMON.replace("CLOCK", clock) + (_ARM if IS_ARM else _X86) + system
 
 
-PRELUDE_SYMBOLS = ("clock_gettime", "syscall") if HAS_FUTEX else ("clock_gettime",)
+PRELUDE_SYMBOLS = ("clock_gettime", "syscall", "sched_getcpu") if HAS_FUTEX else ("clock_gettime",)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import atexit
 import os
 import threading as python_threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
@@ -72,13 +72,17 @@ def _start(wanted: int) -> None:
     with _pool.lock:
         while len(_pool.workers) < wanted and not _pool.is_serial:
             name = f"tenferro-worker-{len(_pool.workers)}"
-            thread = python_threading.Thread(target=worker, name=name, daemon=True)
+            thread = python_threading.Thread(target=_work, args=(worker,), name=name, daemon=True)
             try:
                 thread.start()
             except RuntimeError:
                 return  # The system grants no more threads; regions run on those there are.
             _pool.workers.append(thread)
             _pool.size = len(_pool.workers) + 1
+
+
+def _work(worker: Callable[[int], int]) -> None:
+    worker(python_threading.get_native_id())
 
 
 def _stop() -> None:
