@@ -26,4 +26,11 @@ from tenferro.runtime.schedule import (
     TransferNode as TransferNode,
 )
 from tenferro.runtime.snapshot import Configuration as Configuration, Snapshot as Snapshot
+from tenferro.runtime.specialization import (
+    Known as Known,
+    Need as Need,
+    Requirement as Requirement,
+    Signature as Signature,
+    Specializer as Specializer,
+)
 from tenferro.runtime.transfers import Endpoint as Endpoint, Transfer as Transfer, TransferProvider as TransferProvider

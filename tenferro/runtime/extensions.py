@@ -18,6 +18,7 @@ from tenferro.engines.errors import BrokenEngineError, ConfigurationError, Engin
 from tenferro.evaluation import evaluator
 from tenferro.lowering.plan import CallStep, Plan
 from tenferro.runtime.identity import checked_family, checked_name
+from tenferro.runtime.specialization import Known, Need, Signature, Specializer
 from tenferro.tracer.dim import Dim, as_extent
 from tenferro.tracer.exact import static_key
 from tenferro.tracer.lines import at, user_line
@@ -141,23 +142,28 @@ class Family:
 class ExtensionModule:
     """Families and where they run. executors: (family's name, hardware such as ``"cpu"`` or an engine's id) →
     ``execute(lent, *arrays, **params)``, which returns new arrays of the types that the family infers, keeps none of
-    them and writes to no operand. A family without an executor for an engine runs as its reference where the engine
-    takes NumPy calls (``allow_reference``), and nowhere else."""
+    them and writes to no operand. providers: the same → ``provide(lent, known, **params)``, which makes executors
+    ``(*arrays, **params)`` for what is ``Known`` of each operand, or returns a ``Need`` for more; each is made once. A
+    family with neither for an engine runs as its reference where the engine takes NumPy calls (``allow_reference``),
+    and nowhere else."""
 
     name: str
     families: tuple[Family, ...]
     executors: Mapping[tuple[str, str], Callable[..., Any]] = field(default_factory=dict)
     allow_reference: bool = True
+    providers: Mapping[tuple[str, str], Callable[..., Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         checked_name("module", self.name)
         names = [f.name for f in self.families]
         if len(set(names)) != len(names):
             raise ConfigurationError(f"module {self.name}: a family comes twice; names must differ")
-        for family, where in self.executors:
+        for family, where in (*self.executors, *self.providers):
             checked_name("hardware", where)
             if family not in names:
                 raise ConfigurationError(f"module {self.name}: an executor is for {family}, which it does not bring")
+        for family, where in self.executors.keys() & self.providers.keys():
+            raise ConfigurationError(f"module {self.name}: {family} has an executor and a provider on {where}; one")
 
 
 class Families:
@@ -167,6 +173,7 @@ class Families:
         self.modules = tuple(modules)
         self._by_name: dict[str, tuple[Family, ExtensionModule]] = {}
         self._caches: dict[tuple[str, str], FamilyCache] = {}
+        self._answers: dict[tuple[str, str], Specializer[Executor]] = {}
         self._lock = threading.Lock()
         for module in modules:
             for family in module.families:
@@ -179,7 +186,7 @@ class Families:
         if family not in self._by_name:
             return False
         _, module = self._by_name[family]
-        return _executor(module, family, engine) is not None or (
+        return _provider(module, family, engine) is not None or (
             module.allow_reference and "library" in engine.capabilities
         )
 
@@ -195,11 +202,20 @@ class Families:
         for step in plan.steps:
             form = step.instruction.op.form if isinstance(step, CallStep) else None
             if isinstance(form, Extension) and form.family in self._by_name:
-                execute = _executor(self._by_name[form.family][1], form.family, engine)
+                execute = self._executor(form.family, engine)
                 if execute is not None:
                     lent = Lent(engine, self._cache(form.family, engine.id))
                     found[form.family] = partial(_guarded, execute, lent, form.family)
         return found
+
+    def _executor(self, family: str, engine: Engine) -> Callable[..., Any] | None:
+        """What runs the family on an engine: its executor there, or a call of what its provider makes."""
+        found = _provider(self._by_name[family][1], family, engine)
+        if found is None or not found[1]:
+            return found and found[0]
+        with self._lock:
+            answers = self._answers.setdefault((family, engine.id), Specializer(family))
+        return partial(_provided, found[0], answers)
 
     def _cache(self, family: str, engine: str) -> FamilyCache:
         with self._lock:
@@ -207,12 +223,35 @@ class Families:
 
     def clear_caches(self) -> None:
         """Empty the caches of every family."""
-        for cache in list(self._caches.values()):
+        for cache in (*list(self._caches.values()), *list(self._answers.values())):
             cache.clear()
 
 
-def _executor(module: ExtensionModule, family: str, engine: Engine) -> Callable[..., Any] | None:
-    return module.executors.get((family, engine.id)) or module.executors.get((family, engine.hardware))
+def _provider(module: ExtensionModule, family: str, engine: Engine) -> tuple[Callable[..., Any], bool] | None:
+    """What a module has for a family on an engine, and whether that makes executors rather than being one."""
+    for where in (engine.id, engine.hardware):
+        for table in (module.executors, module.providers):
+            if (family, where) in table:
+                return table[family, where], table is module.providers
+    return None
+
+
+def _provided(
+    provide: Callable[..., Any], answers: Specializer[Executor], lent: Lent, *arrays: Any, **params: Any
+) -> Any:
+    """A call of the executor that the provider has made for operands like these."""
+    signatures = [Signature.of(x, lent.engine.hardware, lent.engine.id) for x in arrays]
+
+    def asked(known: tuple[Known, ...]) -> Executor | Need:
+        answer = provide(lent, known, **params)
+        if not isinstance(answer, Need) and not callable(answer):
+            raise ProviderContractError(
+                f"{answers.name}: the provider gave a {type(answer).__name__}; an executor or a Need is needed"
+            )
+        return answer
+
+    execute = answers.find(tuple((k, static_key(v)) for k, v in sorted(params.items())), signatures, asked)
+    return execute(*arrays, **params)
 
 
 def _guarded(execute: Callable[..., Any], lent: Lent, family: str, *arrays: Any, **params: Any) -> Any:
