@@ -23,14 +23,15 @@ from tenferro.tracer.op import Update, View
 from tenferro.tracer.ops import library
 
 
-def plan(program: ExecProgram) -> Plan:
-    """The steps of ``program``, and the slots whose memory is dead after each."""
+def plan(program: ExecProgram, prefix: str = "") -> Plan:
+    """The steps of ``program``, and the slots whose memory is dead after each. ``prefix``: of the regions' names, which
+    tell the parts of a program apart."""
     references = References(program)
     clusters = Clusters(program, references)
     context = Context(
         program, references, clusters, needs(program, references, clusters), lane_conditions(program)
     )  # fmt: skip
-    scheduler = _Scheduler(context, _drafts(context))
+    scheduler = _Scheduler(context, _drafts(context, prefix))
     steps = steal(context, scheduler.run())
     return Plan(program, tuple(steps), tuple(frees(context, steps)))
 
@@ -48,11 +49,11 @@ class _Draft:
 # Drafts
 
 
-def _drafts(context: Context) -> list[_Draft]:
-    found = _region_drafts(context)
+def _drafts(context: Context, prefix: str) -> list[_Draft]:
+    found = _region_drafts(context, prefix)
     for slot in sorted(context.needs.fills):
         number = context.references.producer[slot]
-        found.append(_Draft(number, RegionStep(fill_region(context, slot, f"fill{slot}")), (), (slot,)))
+        found.append(_Draft(number, RegionStep(fill_region(context, slot, f"{prefix}fill{slot}")), (), (slot,)))
     for number, instruction in enumerate(context.program.instructions):
         if not fuses(instruction) and not isinstance(instruction.op.form, View):
             reads = tuple(s.index for s in instruction.inputs if isinstance(s, Slot))
@@ -61,7 +62,7 @@ def _drafts(context: Context) -> list[_Draft]:
     return found
 
 
-def _region_drafts(context: Context) -> list[_Draft]:
+def _region_drafts(context: Context, prefix: str) -> list[_Draft]:
     found: list[_Draft] = []
     n_regions = 0
     clusters = context.clusters.all()
@@ -75,7 +76,7 @@ def _region_drafts(context: Context) -> list[_Draft]:
         members = _needed(context, cluster)
         if not members:
             continue
-        region = _region(context, cluster, members, f"r{n_regions}")
+        region = _region(context, cluster, members, f"{prefix}r{n_regions}")
         n_regions += 1
         updates = [n for n in members if isinstance(context.program.instructions[n].op.form, Update)]
         adopted = tuple(context.program.instructions[n].outputs[0].index for n in updates)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tenferro.guards import in_words
 from tenferro.kernel_text import kernel_text
 from tenferro.lowering.exec_program import ExecProgram
 from tenferro.lowering.memory import memory
+from tenferro.lowering.partition import Part
 from tenferro.lowering.plan import AdoptStep, CallStep, Plan, RegionStep, Step, ViewStep
 from tenferro.lowering.region import Region
-from tenferro.runtime import Prepared, Schedule
+from tenferro.runtime import OperationNode, Prepared, Schedule
 from tenferro.tracer.config import SHOW_STAGES
 from tenferro.tracer.dims import Leaf
 from tenferro.tracer.errors import LoweringError
@@ -82,18 +84,19 @@ class Lowered:
     def as_text(self, stage: str = "program") -> str:
         """The text of ``"program"``, ``"exec"``, ``"schedule"``, ``"regions"``, ``"kernel"``, ``"llvm"`` or ``"asm"``.
 
-        The last two compile the kernels. ValueError for another name."""
+        The last two compile the kernels. Of a program of several engines the last four have a heading for each part:
+        its engine, and its number in the schedule. ValueError for another name."""
         match stage:
             case "program":
                 return str(self.program)
             case "exec":
                 return str(self.exec_program)
             case "regions":
-                return "\n".join(_step_text(s) for p in self.plans for s in p.steps)
+                return self._by_part(lambda p: "\n".join(_step_text(s) for s in p.steps))
             case "schedule":
                 return str(self.schedule)
             case "kernel":
-                return "\n".join(kernel_text(r) for r in self.regions)
+                return self._by_part(lambda p: "\n".join(kernel_text(r) for r in p.regions))
             case "llvm" | "asm":
                 return self._native_text(stage)
             case _:
@@ -101,10 +104,29 @@ class Lowered:
 
     def _native_text(self, stage: str) -> str:
         self.run()  # kernels are compiled when first needed
-        texts: dict[str, dict[str, str]] = {}
-        for unit in self.prepared.executables():
-            texts.update(unit.kernel_texts())
-        return "\n".join(f"; {name}\n{text[stage]}" for name, text in texts.items() if stage in text)
+        found = []
+        for part, heading in self._parts():
+            unit = self.prepared.units[part]
+            assert unit is not None
+            found += [f"; {heading}"] if heading else []
+            found += [f"; {name}\n{text[stage]}" for name, text in unit.kernel_texts().items() if stage in text]
+        return "\n".join(found)
+
+    def _parts(self) -> Iterator[tuple[int, str]]:
+        """The number of each part in the schedule, and a heading where the program has more than one engine's work."""
+        for number, node in enumerate(self.schedule.nodes):
+            if isinstance(node, OperationNode):
+                is_alone = self.schedule.is_flat
+                yield number, "" if is_alone else f"== {self.schedule.domains[node.engine]}, part {number}"
+
+    def _by_part(self, text: Callable[[Plan], str]) -> str:
+        """The text of each part's plan, in the slots and sizes of the whole program."""
+        found = []
+        for number, heading in self._parts():
+            node, plan = self.schedule.nodes[number], self.prepared.plans[number]
+            assert isinstance(node, OperationNode) and plan is not None
+            found += [text(plan)] if not heading else [heading, _in_whole(text(plan), node.part, self.exec_program)]
+        return "\n".join(found)
 
     def memory(self) -> Memory:
         """The peak of results and temporaries, as a formula over the call's sizes and as a number of bytes.
@@ -117,20 +139,41 @@ class Lowered:
         return Memory(peak, found.bytes(self.env), total, at)
 
     def __str__(self) -> str:
-        return self.as_text("regions")
+        lines = [self._summary(), f"as_text(stage) shows one of {', '.join(SHOW_STAGES)}"]
+        if self.prepared.flat is not None:
+            lines.append("memory() says what the peak is made of")
+        return "\n".join(lines)
 
     def __repr__(self) -> str:
+        hint = "" if self.prepared.flat is None else ", memory()"
+        return f"<{self._summary()}; as_text(stage){hint}>"
+
+    def _summary(self) -> str:
         operations, regions = len(self.program.operations), len(self.regions)
         calls = sum(isinstance(s, CallStep) for p in self.plans for s in p.steps)
         if self.prepared.flat is None:
-            return (
-                f"<lowered {self.program.name}: operations {operations}, regions {regions}, calls {calls}, "
-                f"nodes {len(self.schedule.nodes)} on {len(self.schedule.domains)} engines; as_text(stage)>"
-            )
-        return (
-            f"<lowered {self.program.name}: operations {operations}, regions {regions}, calls {calls}, "
-            f"peak {memory(self.plan).bytes(self.env)} bytes; as_text(stage), memory()>"
-        )
+            rest = f"nodes {len(self.schedule.nodes)} on {len(self.schedule.domains)} engines"
+        else:
+            rest = f"peak {memory(self.plan).bytes(self.env)} bytes"
+        return f"lowered {self.program.name}: operations {operations}, regions {regions}, calls {calls}, {rest}"
+
+
+_LOCAL = re.compile(r"'[^']*'|\b([sn])(\d+)\b")
+
+
+def _in_whole(text: str, part: Part, program: ExecProgram) -> str:
+    """Slots and sizes of a part by their names in the whole program, which the stages before have too."""
+    made = sorted(s.index for n in part.numbers for s in program.instructions[n].outputs)
+    slots = [*part.reads, *[-1] * len(part.sizes), *made]
+    first = len(part.reads)
+
+    def name(match: re.Match[str]) -> str:
+        kind, digits = match.groups()
+        if kind is None:
+            return match.group()
+        return f"s{slots[int(digits)]}" if kind == "s" else str(part.sizes[int(digits) - first])
+
+    return _LOCAL.sub(name, text)
 
 
 def _step_text(step: Step) -> str:

@@ -42,8 +42,9 @@ def prepare(
         )
     plans: list[Plan | None] = []
     units: list[Executable | None] = []
-    for node in schedule.nodes:
-        made = plan(node.part.program) if isinstance(node, OperationNode) else None
+    for number, node in enumerate(schedule.nodes):
+        prefix = "" if schedule.is_flat else f"p{number}."
+        made = plan(node.part.program, prefix) if isinstance(node, OperationNode) else None
         plans.append(made)
         units.append(None if made is None else _compiled(made, engines[node.engine], snapshot))
     targets = tuple(target_of(e) for e in engines)

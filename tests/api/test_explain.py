@@ -106,4 +106,4 @@ def test_repr_of_the_stages():
     assert repr(lowered) == (
         "<lowered step: operations 2, regions 1, calls 0, peak 24 bytes; as_text(stage), memory()>"
     )
-    assert str(lowered) == lowered.as_text("regions")
+    assert str(lowered).startswith("lowered step: operations 2, regions 1, calls 0, peak 24 bytes\n")
