@@ -1,5 +1,6 @@
 """tenferro: NumPy code, traced once, compiled in milliseconds, run on every core, with the same bits everywhere."""
 
+from types import ModuleType as _ModuleType
 from typing import TYPE_CHECKING as _TYPE_CHECKING, Any as _Any
 
 from tenferro import evaluation as _evaluation, tree as tree
@@ -70,13 +71,26 @@ _LATER = {
     **dict.fromkeys(_COLLECTIVES, "collectives"),
 }  # fmt: skip
 """Name → the module that has it."""
+_MODULES = ("numpy", "runtime")
+"""Modules that are loaded when they are first asked for."""
+
+_PUBLIC = sorted([
+    *(n for n, x in globals().items() if not (n.startswith("_") or isinstance(x, _ModuleType))), *_LATER, *_MODULES,
+    "tree",
+])  # fmt: skip
+__all__ = [n for n in _PUBLIC if n != "numpy"]  # ``from tenferro import *`` leaves NumPy its name
+
+
+def __dir__() -> list[str]:
+    # Not the modules that the package is made of, which are attributes once they are loaded.
+    return sorted([*_PUBLIC, *(n for n in globals() if n.startswith("__"))])
 
 
 def __getattr__(name: str) -> _Any:
     # What traces, compiles and runs is loaded when it is first needed: importing tenferro costs less than NumPy does.
     import importlib
 
-    if name in ("numpy", "runtime"):
+    if name in _MODULES:
         return importlib.import_module(f"tenferro.{name}")
     if name in _LATER:
         return getattr(importlib.import_module(f"tenferro.{_LATER[name]}"), name)

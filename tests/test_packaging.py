@@ -8,6 +8,7 @@ import sys
 import tomllib
 from importlib import metadata
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -140,3 +141,33 @@ def described_files() -> list[Path]:
 @pytest.mark.parametrize("file", described_files(), ids=lambda f: str(f.relative_to(ROOT)))
 def test_file_opens_with_its_purpose(file: Path):
     assert ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))), "the first lines say what goes in and out"
+
+
+def public_names() -> list[str]:
+    """What ``dir(tenferro)`` shows in a process that has loaded nothing else of it, and after it has run a program."""
+    show = "print(*(n for n in dir(tn) if n[:2] != '__'))\n"
+    code = f"import numpy as np, tenferro as tn\n{show}tn.jit(lambda x: x + 1)(np.ones(3)); tn.psum, tn.runtime\n{show}"
+    before, after = run_python(code).splitlines()
+    assert before == after
+    return before.split()
+
+
+def test_dir_shows_the_public_names_and_no_others():
+    names = public_names()
+    assert {"jit", "Array", "Mesh", "psum", "list_engines", "cuda_engine", "ConfigError", "numpy", "runtime"} <= set(
+        names
+    )
+    assert all(getattr(tenferro, name) is not None for name in names)
+    modules = {n for n in names if isinstance(getattr(tenferro, n), ModuleType)}
+    assert modules <= {"lax", "numpy", "runtime", "tree"}, "modules that are no API"
+    assert [n for n in names if n.startswith("_")] == []
+
+
+def test_a_star_import_gives_them_and_leaves_numpy_alone():
+    code = "import numpy; from tenferro import *; print(numpy.__name__, jit.__name__, psum.__name__, tree.__name__)"
+    assert run_python(code).split() == ["numpy", "jit", "psum", "tenferro.tree"]
+
+
+def test_a_name_that_is_none_is_refused():
+    with pytest.raises(AttributeError, match="module 'tenferro' has no attribute 'jits'"):
+        tenferro.jits  # noqa: B018
