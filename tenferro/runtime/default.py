@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 
 from tenferro.engines.engine import Engine
 from tenferro.runtime.cache import Limits
@@ -37,7 +38,8 @@ def _default_engines() -> list[Engine]:
 
 
 class DefaultRuntime(Runtime):
-    """GPUs are engines of it from the first time that one is named: looking for them takes CuPy, and a second."""
+    """GPUs and the reference engine are engines of it from when they are first named: looking for GPUs takes CuPy,
+    and a second, and few programs ask for the reference."""
 
     def __init__(self, snapshot: Snapshot, limits: Limits) -> None:
         super().__init__(snapshot, limits)
@@ -45,8 +47,11 @@ class DefaultRuntime(Runtime):
 
     def engine(self, engine_id: str, asked: str = "runtime") -> Engine:
         """As ``Runtime.engine``. ImportError and ConfigurationError say why there is no such GPU."""
-        if engine_id.startswith("cuda:") and engine_id[5:].isdecimal() and self.snapshot.find(engine_id) is None:
-            self.add_gpu(int(engine_id[5:]))
+        if self.snapshot.find(engine_id) is None:
+            if engine_id.startswith("cuda:") and engine_id[5:].isdecimal():
+                self.add_gpu(int(engine_id[5:]))
+            elif engine_id == "reference:0":
+                self._add(engine_id, _reference_engine)
         return super().engine(engine_id, asked)
 
     def after_fork(self) -> None:
@@ -57,9 +62,12 @@ class DefaultRuntime(Runtime):
         """Register GPU ``number``, unless another thread has done so meanwhile."""
         from tenferro.engines.cuda.engine import CudaEngine
 
+        self._add(f"cuda:{number}", lambda: CudaEngine(number))
+
+    def _add(self, engine_id: str, make: Callable[[], Engine]) -> None:
         with self._adding:
-            if self.snapshot.find(f"cuda:{number}") is None:
-                made = CudaEngine(number)
+            if self.snapshot.find(engine_id) is None:
+                made = make()
                 self.reconfigure(lambda c: c.register_engine(made))
 
 

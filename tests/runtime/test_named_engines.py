@@ -10,6 +10,7 @@ import pytest
 
 import tenferro as tn
 from tenferro.engines.errors import UnknownEngineError
+from tenferro.runtime import Configuration
 from tests.runtime.engines import several
 
 x = np.arange(6.0)
@@ -19,6 +20,18 @@ x = np.arange(6.0)
 def _engines() -> Iterator[None]:
     with several(2):
         yield
+
+
+@pytest.fixture(autouse=True)
+def _engines_stay() -> Iterator[None]:
+    """An engine that a test names, and by that adds, goes after it."""
+    before = tn.default_runtime().engines()
+
+    def restore(configuration: Configuration) -> None:
+        configuration.engines[:] = before
+
+    yield
+    tn.default_runtime().reconfigure(restore)
 
 
 def placed(engine: Any) -> Any:
@@ -87,6 +100,33 @@ def test_refused_with_the_users_line(name: str) -> None:
     call, error, text = REFUSED[name]
     with pytest.raises(error, match=rf"^{text}.*test_named_engines\.py:\d+\)$"):
         call()
+
+
+WAYS: dict[str, Callable[[], Any]] = {
+    "jit": lambda: tn.jit(double, engine="reference:0")(x),
+    "engines": lambda: tn.jit(double, engines=["cpu:0", "reference:0"])(x),
+    "on": lambda: placed("reference:0") + x - 1,
+    "to": lambda: tn.asarray(x).to("reference:0") * 2,
+    "asarray": lambda: double(tn.asarray(x, engine="reference:0")),
+    "Mesh": lambda: tn.shard_map(double, tn.Mesh(["reference:0"], "i"), tn.P("i"), tn.P("i"))(x),
+    "runtime": lambda: tn.jit(double, engine=tn.default_runtime().engine("reference:0"))(x),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_reference_engine_is_there_once_it_is_named(way: str) -> None:
+    assert "reference:0" not in tn.list_engines()
+    assert np.asarray(WAYS[way]()).tolist() == (x * 2).tolist()
+    assert tn.list_engines() == ["cpu:0", "cpu:1", "reference:0"]
+
+
+def test_the_reference_engine_has_the_bits_of_sums_and_arithmetic() -> None:
+    def f(a: Any) -> Any:
+        return (a * a / 3 - a).sum(axis=0), np.sqrt(a).mean(), np.sort(a)[::-1], a.argmax(), a > 1
+
+    values = np.random.default_rng(3).random((1234, 7))
+    for own, other in zip(tn.jit(f)(values), tn.jit(f, engine="reference:0")(values), strict=True):
+        assert own.tobytes() == other.tobytes()
 
 
 def test_any_integer_counts_engines() -> None:
