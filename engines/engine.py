@@ -14,6 +14,7 @@ from tenferro.engines.events import Driver, ImmediateDriver
 from tenferro.lowering.checks import called
 from tenferro.lowering.exec_program import Instruction
 from tenferro.lowering.plan import Plan
+from tenferro.tracer import switches
 from tenferro.tracer.dims import Environment, Leaf, evaluate_shape
 from tenferro.tracer.lines import at
 from tenferro.tracer.op import Extension
@@ -54,6 +55,23 @@ class RunResult:
     runtime: dict[Leaf, int] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Shortcut:
+    """A bound block that is all of a program.
+
+    places: input → its place among the block's arrays. outputs: for each of the program's outputs the block's output
+    that it is; ``made``: how many that makes. calls: as often it may be entered before Python is to look again, −1 for
+    any number."""
+
+    owner: object
+    address: int
+    threads: int
+    places: Mapping[int, int]
+    outputs: tuple[int, ...]
+    made: int
+    calls: int = -1
+
+
 class Executable(ABC):
     """A compiled plan. Thread-safe; holds no array of a run."""
 
@@ -62,6 +80,14 @@ class Executable(ABC):
         """Run on arrays (exact ``ndarray``, native byte order, aligned) and ints, one per program input, in order.
 
         Raises BoundsError, DivisionError (or warns, per ``np.errstate``) and MemoryLimitError with the user's line."""
+
+    offers_shortcuts = False
+    """Whether ``shortcut`` may give anything."""
+
+    def shortcut(self, inputs: Sequence[np.ndarray[Any, Any] | int], is_spent: bool = False) -> Shortcut | None:
+        """What native calls may run for inputs of these layouts, which have been run before; None where Python is
+        needed. ``is_spent``: the last one's ``calls`` are used up."""
+        return None
 
     @abstractmethod
     def kernel_texts(self) -> dict[str, dict[str, str]]:
@@ -159,8 +185,17 @@ class Engine(ABC):
     storage_classes: tuple[str, ...] = ("host",)
     """Kinds of memory that it reaches; the first is where results lie."""
     capabilities: frozenset[Capability] = CAPABILITIES
-    broken: str = ""
-    """Why it runs nothing any more; empty while it is whole."""
+    _broken: str = ""
+
+    @property
+    def broken(self) -> str:
+        """Why it runs nothing any more; empty while it is whole."""
+        return self._broken
+
+    @broken.setter
+    def broken(self, why: str) -> None:
+        self._broken = why
+        switches.forget()
 
     @abstractmethod
     def compile(self, plan: Plan, executors: Mapping[str, Executor] = NO_EXECUTORS) -> Executable:

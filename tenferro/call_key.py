@@ -16,7 +16,7 @@ from tenferro.tracer.exact import static_key
 from tenferro.tracer.tree import container
 
 _MIN, _MAX = -(2**63), 2**63 - 1
-_BY_VALUE = frozenset({str, bool, bytes, type(None)})
+BY_VALUE = frozenset({str, bool, bytes, type(None)})
 
 
 def add(values: Iterable[Any], key: list[Any], inputs: list[Any], originals: list[Any]) -> bool:
@@ -42,7 +42,7 @@ def add(values: Iterable[Any], key: list[Any], inputs: list[Any], originals: lis
             data, wrapped = value._data, True
             key += (value._engine, value._scalar, data.dtype, data.shape, data.flags.num)
             inputs.append(data)
-        elif kind in _BY_VALUE:
+        elif kind in BY_VALUE:
             key += (kind, value)
             continue
         elif issubclass(kind, np.generic):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal as OneOf
+from typing import Any, Literal, Literal as OneOf
 
 import numpy as np
 
-from tenferro.engines.engine import Engine, RunResult
+from tenferro.engines.engine import Engine, RunResult, Shortcut
 from tenferro.engines.errors import StaleError
 from tenferro.engines.remote import RemoteArray
 from tenferro.guards import Predicate, compile_guards, environment
@@ -120,6 +120,13 @@ class Compiled:
         )
         is_host = all(e.is_host for e in engines)
         self._is_plain = self._is_single and is_host and self._leaves[0].kind == "array"
+        self.form = self._treedef.node
+        self._is_direct = (
+            is_host
+            and not self._writes
+            and all(c == tree.LEAF for c in self._treedef.children)
+            and all(r.source == "output" and r.kind != "number" for r in self._leaves)
+        )
         self.prepared: Prepared = self.prepare()
 
     def prepare(self) -> Prepared:
@@ -136,6 +143,27 @@ class Compiled:
                 continue
             self.engines, self.prepared = engines, prepared
             return prepared
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether native calls may run it at all."""
+        return self._is_direct and self.prepared.flat is not None and self.prepared.flat.offers_shortcuts
+
+    @property
+    def direct_leaves(self) -> list[tuple[int, Literal["array", "scalar"]]]:
+        """For each leaf of a direct result the output that it is, and as what."""
+        return [(r.value, "scalar" if r.kind == "scalar" else "array") for r in self._leaves]
+
+    def constants(self) -> list[Any]:
+        """For each input behind the arguments the array that the trace itself made; None for a captured one."""
+        return [constant for constant, *_ in self._late]
+
+    def shortcut(self, inputs: Sequence[Any], is_spent: bool) -> Shortcut | None:
+        """What native calls may run for inputs of these layouts."""
+        flat = self.prepared.flat
+        if flat is None or self.prepared.epoch != self.runtime.epoch or any(e.broken for e in self.engines):
+            return None
+        return flat.shortcut(inputs, is_spent)
 
     def _results(self, engines: Sequence[Engine]) -> str:
         """Where results are to lie: tn.Arrays on the first engine, NumPy arrays on the host. Engines of the host share

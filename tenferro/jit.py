@@ -10,6 +10,7 @@ import functools
 import inspect
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from types import MethodType
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -26,10 +27,12 @@ from tenferro.tracer.tree import container
 
 if TYPE_CHECKING:
     from tenferro.compiled import Compiled
+    from tenferro.engines.cpu.shortcuts import Entry
     from tenferro.engines.engine import Engine
     from tenferro.explain import CacheInfo, Explanation
     from tenferro.lowered import Lowered
     from tenferro.programs import Programs
+    from tenferro.shortcuts import Shortcuts
 
 MAX_EXACT = 1024
 Around = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -44,6 +47,13 @@ class _Exact:
 
     compiled: Compiled
     checked: bool
+    runs: int = 0
+    entry: Entry | None = None  # of its native calls
+
+    def is_due(self) -> bool:
+        """Whether to try for native calls: soon, then ever more seldom, and when an entry's calls are used up."""
+        self.runs += 1
+        return (self.runs & (self.runs - 1) == 0 and self.runs > 1) or (self.entry is not None and self.entry.is_spent)
 
 
 class JitFunction:
@@ -75,6 +85,7 @@ class JitFunction:
         self._exact: dict[Hashable, _Exact] = {}
         self._evictions = 0
         self._found: Programs | None = None
+        self._shortcuts: Shortcuts | None = None
 
     @property
     def _programs(self) -> Programs:
@@ -102,7 +113,11 @@ class JitFunction:
             key += (a.dtype, a.shape, a.flags.num)
         exact = self._exact.get(tuple(key))
         done = _MISSED if exact is None else self._run(exact, args, args, False, None)
-        return self._call(args, {}) if done is _MISSED else done
+        if done is _MISSED:
+            return self._call(args, {})
+        if exact.is_due():  # type: ignore[union-attr]
+            self._learn(exact, args, kwargs, args, False)  # type: ignore[arg-type]
+        return done
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any], method: bool = False) -> Any:
         """Any call: by its key where such a call was served before, else the long way."""
@@ -121,6 +136,8 @@ class JitFunction:
         exact = self._exact.get(parts)
         done = _MISSED if exact is None else self._run(exact, inputs, originals, wrapped, receiver)
         if done is not _MISSED:
+            if not method and exact.is_due():  # type: ignore[union-attr]
+                self._learn(exact, args, kwargs, inputs, wrapped)  # type: ignore[arg-type]
             return done
         call = self._binder.bind(args, kwargs, receiver)
         found = self._programs.find(call)
@@ -162,10 +179,47 @@ class JitFunction:
             wrapped = wrapped or late.wrapped
             if not compiled.guard(inputs):
                 return _MISSED
-        programs = self._programs
-        programs.hits += 1
-        compiled.used = programs.hits
+        self._programs.use(compiled)
         return compiled.run(inputs, originals, wrapped)
+
+    def _learn(
+        self, exact: _Exact, args: tuple[Any, ...], kwargs: dict[str, Any], inputs: Sequence[Any], wrapped: bool
+    ) -> None:
+        """Have calls like this one, which was served just now, go the native way from now on."""
+        if self._binder.is_method or not exact.compiled.is_direct:
+            return
+        if self._shortcuts is None:
+            self._begin_shortcuts()
+        known = self._shortcuts
+        assert known is not None
+        spent = exact.entry if exact.entry is not None and exact.entry.is_spent else None
+        if spent is not None:
+            known.drop(spent)
+        first: Sequence[int] = range(len(args))
+        rest: dict[str, int] = {}
+        if kwargs:
+            named = {name: len(args) + k for k, name in enumerate(kwargs)}
+            first, rest = self._binder.canonical(tuple(first), named)
+        nums, names = self._binder.static_nums, self._binder.static_names
+        order = [(k, place in nums or place in names) for place, k in (*enumerate(first), *rest.items())]
+        exact.entry = known.learn(args, kwargs, order, exact.compiled, inputs, wrapped, spent is not None)
+
+    def _begin_shortcuts(self) -> None:
+        """Python looks for ``__call__`` at the class only: a class of its own has the native call there."""
+        from tenferro.shortcuts import Shortcuts
+
+        made = Shortcuts(MethodType(JitFunction.__call__, self))
+        programs = self._programs
+        with programs.lock:
+            if self._shortcuts is None:
+                programs.shortcuts = self._shortcuts = made
+                names = {
+                    "__call__": made.serve,
+                    "__slots__": (),
+                    "__module__": __name__,
+                    "__doc__": JitFunction.__doc__,
+                }
+                self.__class__ = type("JitFunction", (JitFunction,), names)
 
     def _receiver(self, args: tuple[Any, ...], method: bool) -> Any:
         """``self`` of a method whose object is no pytree, else None."""
@@ -178,6 +232,8 @@ class JitFunction:
         if len(self._exact) >= MAX_EXACT or self._evictions != self._programs.evictions:
             # A program that was dropped must not live on here.
             self._exact, self._evictions = {}, self._programs.evictions
+            if self._shortcuts is not None:
+                self._shortcuts.clear()
         checked = compiled.has_late or any(leaf.sort == "int" for leaf in call.dynamic)
         self._exact[parts] = _Exact(compiled, checked)
 
@@ -202,6 +258,9 @@ class JitFunction:
 
     def cache_clear(self) -> None:
         """Forget all programs and counts."""
+        if self._shortcuts is not None:
+            self._shortcuts.clear()
+        self.__class__, self._shortcuts = JitFunction, None
         self.__dict__.pop("_made", None)
         self._found, self._exact = None, {}
 

@@ -14,7 +14,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tenferro.array import wrap
 from tenferro.compiled import Compiled, place_of
@@ -35,6 +35,9 @@ from tenferro.tracer.signature import ArgumentLeaf, BoundCall
 from tenferro.tracer.substitution import Substitution, substituted
 from tenferro.tracer.trace import Trace, is_tenferro_array, running_trace
 from tenferro.tracer.tree import TreeDef, opened
+
+if TYPE_CHECKING:
+    from tenferro.shortcuts import Shortcuts
 
 MAX_PROGRAMS = 64
 WARN_FROM = 8
@@ -74,8 +77,10 @@ class Programs:
         engines: tuple[str, ...] = (),
         around: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None,
     ) -> None:
-        self.hits = 0
         self.evictions = 0
+        self.served = 0  # calls, the native ones not counted
+        self.shortcuts: Shortcuts | None = None
+        self.lock = threading.RLock()
         self._function = function
         self._name = name
         self._max_compiles = max_compiles
@@ -85,7 +90,6 @@ class Programs:
         self._kept: dict[Hashable, tuple[Compiled, ...]] = {}
         self._described: dict[Hashable, dict[str, str]] = {}
         self._traces: list[TraceRecord] = []
-        self._lock = threading.RLock()
         _every.add(self)
 
     def find(self, call: BoundCall) -> Found:
@@ -95,13 +99,22 @@ class Programs:
         key = (call.key, engine.id)
         found = self._match(key, call)
         if found is None:
-            with self._lock:
+            with self.lock:
                 found = self._match(key, call)
                 if found is None:
                     return self._trace(key, call, engine)
-        self.hits += 1
-        found.compiled.used = self.hits
+        self.use(found.compiled)
         return found
+
+    @property
+    def hits(self) -> int:
+        """Calls served."""
+        return self.served + (0 if self.shortcuts is None else self.shortcuts.hits)
+
+    def use(self, compiled: Compiled) -> None:
+        """Count a call that the program serves."""
+        self.served += 1
+        compiled.used = self.served
 
     def _match(self, key: Hashable, call: BoundCall) -> Found | None:
         for compiled in self._kept.get(key, ()):
@@ -193,7 +206,7 @@ class Programs:
 
     def _keep(self, key: Hashable, call: BoundCall, compiled: Compiled, record: TraceRecord) -> None:
         self._evict()
-        compiled.used, compiled.number = self.hits, record.number
+        compiled.used, compiled.number = self.served, record.number
         self._kept[key] = (compiled, *self._kept.get(key, ()))
         self._described[key] = describe(call)
         self._traces.append(record)
@@ -213,6 +226,9 @@ class Programs:
         every = [(c.used, key, c) for key, group in self._kept.items() for c in group]
         if len(every) < MAX_PROGRAMS:
             return
+        for compiled in () if self.shortcuts is None else self.shortcuts.used():
+            compiled.used = self.served
+        every = [(c.used, key, c) for _, key, c in every]
         _, key, oldest = min(every, key=lambda item: item[0])
         self.evictions += 1
         self._traces[oldest.number - 1] = self._record(oldest)
@@ -224,7 +240,7 @@ class Programs:
 
     def explain(self) -> Explanation:
         """For each trace: what was new, at which line, and what it cost."""
-        with self._lock:
+        with self.lock:
             kept = {c.number: c for group in self._kept.values() for c in group}
             traces = tuple(self._record(kept[t.number]) if t.number in kept else t for t in self._traces)
             return Explanation(self._name, traces, len(kept), self.hits)
@@ -236,7 +252,7 @@ class Programs:
 
     def cache_info(self) -> CacheInfo:
         """Programs kept, traces made, calls served, and the machine code behind them."""
-        with self._lock:
+        with self.lock:
             kept = [u for group in self._kept.values() for c in group for u in c.prepared.executables()]
             programs = sum(map(len, self._kept.values()))
             kernels, size = sum(e.kernels for e in kept), sum(e.kernel_bytes for e in kept)
@@ -287,7 +303,7 @@ _every: weakref.WeakSet[Programs] = weakref.WeakSet()
 def _new_locks() -> None:
     # A thread that held a lock when the process forked does not exist in the child.
     for programs in list(_every):
-        programs._lock = threading.RLock()
+        programs.lock = threading.RLock()
 
 
 if hasattr(os, "register_at_fork"):

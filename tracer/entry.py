@@ -8,7 +8,7 @@ from typing import Any, Literal as OneOf, TypeAlias
 
 import numpy as np
 
-from tenferro.tracer import build
+from tenferro.tracer import build, switches
 from tenferro.tracer.api import registry
 from tenferro.tracer.cells import Cell
 from tenferro.tracer.dim import Dim
@@ -97,7 +97,7 @@ def trace_program(
     around, refusals = REFUSALS.get(), list[TenferroError]()
     noting = REFUSALS.set(refusals)
     try:
-        with wrapped():
+        with switches.paused(), wrapped():
             result = _called(rebuild, arguments)
         _check_caught(refusals)
         found, treedef = flatten(result)

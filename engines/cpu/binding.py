@@ -98,6 +98,7 @@ class BoundPlan:
     tail: Tail | None = None  # what follows a call with a run-time extent
     level: int = FAST
     seconds_left: float = 0.0  # of running until level 2 pays; 0 when there is nothing to wait for
+    seconds: float = 0.0  # that the last run before then took
     only: Enter | None = None  # the block of a plan that is nothing but it
     picks: tuple[int, ...] = ()  # which of that block's arrays are the outputs
 

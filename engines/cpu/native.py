@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from tenferro.engines.cpu import native_entry, native_memory, native_pool, native_steering
+from tenferro.engines.cpu import native_call, native_entry, native_memory, native_pool, native_steering
 from tenferro.engines.cpu.machine import memory_bytes
 from tenferro.engines.cpu.native_language import native_names, translate
 from tenferro.engines.cpu.native_prelude import PRELUDE_SYMBOLS, prelude
@@ -28,7 +28,7 @@ from tenferro.tracer.errors import DtypeError, LoweringError, ShapeError
 CLEAN = 2**63 - 1
 """The latch of a run in which no kernel found anything."""
 
-_MODULES = (native_steering, native_pool, native_memory, native_entry)
+_MODULES = (native_steering, native_pool, native_memory, native_entry, native_call)
 _METH_FASTCALL = 0x80
 _lock = threading.RLock()
 if hasattr(os, "register_at_fork"):
@@ -109,12 +109,23 @@ def _function(library: Library, name: str, *, release_gil: bool = False) -> Call
     return make(ctypes.c_int64, *[ctypes.c_int64] * code.co_argcount)(library.address(name))
 
 
-def _builtin(library: Library, name: str) -> Callable[..., Any]:
-    definition = _MethodDef(name.encode(), library.address(name), _METH_FASTCALL, None)
-    _keep.append(definition)
+def _builtin(library: Library, name: str, flags: int = _METH_FASTCALL, receiver: object = None) -> Callable[..., Any]:
+    """A builtin of a native function, whose first argument is the ``receiver``."""
+    definition = _definition(library, name, flags)
     make = ctypes.pythonapi.PyCFunction_NewEx
-    make.restype, make.argtypes = ctypes.py_object, [ctypes.POINTER(_MethodDef), ctypes.c_void_p, ctypes.c_void_p]
-    return make(ctypes.byref(definition), None, None)  # type: ignore[no-any-return]
+    make.restype, make.argtypes = ctypes.py_object, [ctypes.POINTER(_MethodDef), ctypes.py_object, ctypes.c_void_p]
+    return make(ctypes.byref(definition), receiver, None)  # type: ignore[no-any-return]
+
+
+@cache
+def _definition(library: Library, name: str, flags: int) -> _MethodDef:
+    """Kept for ever: builtins point to it."""
+    return _MethodDef(name.encode(), library.address(name), flags, None)
+
+
+def server(words: np.ndarray[Any, Any], fallback: Callable[..., Any]) -> Callable[..., Any]:
+    """The builtin ``serve`` over a function's state; where that serves nothing it calls ``fallback``."""
+    return _builtin(module().library, "serve", native_call.FLAGS_OF_SERVE, (words, fallback))
 
 
 def _handler_capsule(library: Library) -> Any:
@@ -135,7 +146,8 @@ def _symbols() -> dict[str, int]:
     """Addresses of what the module calls in libc, CPython and NumPy."""
     libc = ctypes.CDLL(None)
     names = (*PRELUDE_SYMBOLS, *native_memory.MEMORY_SYMBOLS, *native_entry.ENTRY_SYMBOLS)
-    found = [(name, libc) for name in names] + [(name, ctypes.pythonapi) for name in native_entry.PYTHON_SYMBOLS]
+    python_names = (*native_entry.PYTHON_SYMBOLS, *native_call.CALL_SYMBOLS)
+    found = [(name, libc) for name in names] + [(name, ctypes.pythonapi) for name in python_names]
     addresses = {name: ctypes.cast(getattr(source, name), ctypes.c_void_p).value or 0 for name, source in found}
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
@@ -143,6 +155,7 @@ def _symbols() -> dict[str, int]:
     register = getattr(libc, "__register_atfork", None) or libc.pthread_atfork
     addresses["__register_atfork"] = ctypes.cast(register, ctypes.c_void_p).value or 0
     addresses["PyArray_NewFromDescr"] = api[native_entry.NEW_FROM_DESCRIPTOR] or 0
+    addresses["PyArray_Return"] = api[native_call.RETURN_ARRAY] or 0
     return addresses
 
 
@@ -228,6 +241,11 @@ class Block:
             )
         self.outputs.append((tuple(shape), dtype, tag))
         return -len(self.outputs)
+
+    @property
+    def bytes(self) -> int:
+        """Of the sealed template."""
+        return 0 if self.buffer is None else self.buffer.nbytes
 
     def seal(self, level: int = 0) -> int:
         """The template's address, its kernels at this code generation level. It stays valid while this object lives."""

@@ -12,6 +12,7 @@ from tenferro.engines.cpu.native_language import Foreign, Global, c_string, nati
 from tenferro.engines.cpu.native_memory import free, handler_free, memcpy, memset, take, unlock_memory
 from tenferro.engines.cpu.native_pool import GIL_HELD, PyEval_RestoreThread, PyEval_SaveThread, region, reset_pool
 from tenferro.engines.cpu.native_prelude import (
+    CONTROL_BITS,
     FLOAT_CONTROL,
     atomic_load,
     load,
@@ -97,9 +98,9 @@ def check_arrays(arrays: int, count: int) -> int:
 
 
 @native
-def fill_patches(block: int, arrays: int, count: int) -> int:
-    """Write the data addresses of arrays and outputs into a copied block; 0 with an exception set where one is
-    missing."""
+def fill_patches(block: int, arrays: int, count: int, direct: int) -> int:
+    """Write the data addresses of arrays and outputs into a copied block; 0 with an exception set where one is missing.
+    ``direct``: ``arrays`` are the addresses themselves."""
     patch = block + 8 * (FIXED_WORDS + LAUNCH_WORDS * load(block + 8 * LAUNCHES))
     end = patch + 8 * PATCH_WORDS * load(block + 8 * PATCHES)
     outputs = block + 8 * load(block + 8 * OUTPUTS_AT)
@@ -110,10 +111,12 @@ def fill_patches(block: int, arrays: int, count: int) -> int:
                 return raise_type_error(
                     c_string("enter: fewer arrays than the block's patches need; needed one for every position")
                 )
-            array = load(arrays + 8 * position)
+            data = load(arrays + 8 * position)
+            if not direct:
+                data = load(data + DATA_AT)
         else:
-            array = load(outputs + 8 * (-1 - position))
-        store(block + 8 * load(patch + 8), load(array + DATA_AT) + load(patch + 16))
+            data = load(load(outputs + 8 * (-1 - position)) + DATA_AT)
+        store(block + 8 * load(patch + 8), data + load(patch + 16))
         patch += 8 * PATCH_WORDS
     return 1
 
@@ -158,7 +161,9 @@ def make_outputs(block: int) -> int:
 def run_launches(block: int, threads: int, thread_state: int) -> int:
     """The launches in order, under the standard floating-point control word; as ``region`` returns."""
     control = read_float_control()
-    write_float_control(FLOAT_CONTROL)
+    is_standard = control & CONTROL_BITS == FLOAT_CONTROL & CONTROL_BITS
+    if not is_standard:
+        write_float_control(FLOAT_CONTROL)
     launch = block + 8 * FIXED_WORDS
     end = launch + 8 * LAUNCH_WORDS * load(block + 8 * LAUNCHES)
     result = 0
@@ -166,14 +171,16 @@ def run_launches(block: int, threads: int, thread_state: int) -> int:
         params = block + 8 * load(launch + 8)
         result = region(load(launch), params, load(launch + 16), load(launch + 24), threads, thread_state)
         launch += 8 * LAUNCH_WORDS
-    write_float_control(control)
+    if not is_standard:
+        write_float_control(control)
     return result
 
 
 @native
-def run_block(block: int, threads: int, arrays: int, count: int) -> int:
-    """Patch and run a copied block; 0 with an exception set where it did not run to its end."""
-    if not fill_patches(block, arrays, count):
+def run_block(block: int, threads: int, arrays: int, count: int, direct: int) -> int:
+    """Patch and run a copied block; 0 with an exception set where it did not run to its end. Arrays as for
+    ``fill_patches``."""
+    if not fill_patches(block, arrays, count, direct):
         return 0
     if load(block + 8 * FLAGS) & HEAVY:
         thread_state = PyEval_SaveThread()
@@ -212,7 +219,7 @@ def run_copy(block: int, threads: int, arrays: int, count: int) -> int:
         return 0
     wanted = load(block + 8 * OUTPUTS)
     if wanted == 0:
-        if not run_block(block, threads, arrays, count):
+        if not run_block(block, threads, arrays, count, 0):
             return 0
         return PyLong_FromLongLong(atomic_load(block + 8 * LATCH))
     made = make_outputs(block)
@@ -221,7 +228,7 @@ def run_copy(block: int, threads: int, arrays: int, count: int) -> int:
         return load(OBJECTS + NONE)
     if made == 0:
         return 0
-    if not run_block(block, threads, arrays, count):
+    if not run_block(block, threads, arrays, count, 0):
         return drop_outputs(block, wanted)
     return collect(block)
 

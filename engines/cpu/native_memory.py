@@ -12,12 +12,12 @@ import sys
 
 from tenferro.engines.cpu.native_language import Foreign, Global, native, stack
 from tenferro.engines.cpu.native_prelude import (
-    atomic_store32,
     exchange32,
     leading_zeros,
     load,
     multiply_overflows,
     pause,
+    release_store32,
     store,
 )
 
@@ -77,7 +77,7 @@ def lock_memory() -> int:
 
 @native
 def unlock_memory() -> int:
-    atomic_store32(MEMORY_LOCK, 0)
+    release_store32(MEMORY_LOCK, 0)
     return 0
 
 

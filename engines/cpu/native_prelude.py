@@ -26,6 +26,8 @@ atomic_load = _own("atomic_load", 1)
 atomic_store = _own("atomic_store", 2, "void")
 atomic_load32 = _own("atomic_load32", 1)
 atomic_store32 = _own("atomic_store32", 2, "void")
+# What was written before it is seen before it: enough to give up a lock, and no locked instruction.
+release_store32 = _own("release_store32", 2, "void")
 # Each returns the value before.
 atomic_add = _own("atomic_add", 2)
 atomic_add32 = _own("atomic_add32", 2)
@@ -50,6 +52,8 @@ set_affinity = _own("set_affinity", 3)
 
 # Round to nearest, every exception masked, subnormals kept: the state that a C program starts with.
 FLOAT_CONTROL = 0 if IS_ARM else 0x1F80
+# Without the flags of exceptions that have happened, which nobody here reads.
+CONTROL_BITS = 0x7FFFFFFF if IS_ARM else 0xFFC0
 
 _COMMON = """
 declare {i64, i1} @llvm.umul.with.overflow.i64(i64, i64)
@@ -97,6 +101,12 @@ define internal void @p_atomic_store32(i64 %a, i64 %v) alwaysinline {
   %p = inttoptr i64 %a to ptr
   %w = trunc i64 %v to i32
   store atomic i32 %w, ptr %p seq_cst, align 4
+  ret void
+}
+define internal void @p_release_store32(i64 %a, i64 %v) alwaysinline {
+  %p = inttoptr i64 %a to ptr
+  %w = trunc i64 %v to i32
+  store atomic i32 %w, ptr %p release, align 4
   ret void
 }
 define internal i64 @p_atomic_add(i64 %a, i64 %v) alwaysinline {

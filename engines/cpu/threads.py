@@ -17,6 +17,7 @@ from tenferro.engines.cpu import native
 from tenferro.engines.cpu.machine import core_count
 from tenferro.engines.cpu.native_pool import MAX_WORKERS
 from tenferro.engines.cpu.native_prelude import HAS_FUTEX
+from tenferro.tracer import switches
 from tenferro.tracer.config import config
 from tenferro.tracer.lines import at, user_line
 
@@ -47,7 +48,8 @@ def threads(n: int) -> Iterator[None]:
         raise ValueError(f"threads: n is {n!r}; an int from 1 to {MAX_WORKERS} is needed{at(user_line())}")
     token = _scope.set(n)
     try:
-        yield
+        with switches.paused():
+            yield
     finally:
         _scope.reset(token)
 

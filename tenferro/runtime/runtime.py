@@ -43,6 +43,7 @@ from tenferro.runtime.prepared import (
 )
 from tenferro.runtime.snapshot import Configuration, Registration, Snapshot
 from tenferro.runtime.transfers import Endpoint, TransferProvider
+from tenferro.tracer import switches
 from tenferro.tracer.config import Config, config
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.program import SemanticProgram
@@ -150,6 +151,7 @@ class Runtime:
             if after is not before:
                 self._snapshot = after
                 self._cache.clear()
+                switches.forget()
         return self._snapshot.epoch
 
     # -- preparation -------------------------------------------------------------------------------------------------

@@ -1,0 +1,77 @@
+"""What the native way of calls looks at before anything else: whether there is a reason to leave it, and an epoch.
+
+While a function is traced a call of another is a part of it, and under ``tn.threads`` it has other threads: calls then
+go the long way, in every thread. What native calls rely on beyond their arguments (engines, the runtime's
+configuration) changes with an epoch, and they forget.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_words = (ctypes.c_int64 * 2)()
+_PAUSES, _EPOCH = 0, 1
+
+
+class _Lock:
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+
+class _Here(threading.local):
+    pauses = 0
+
+
+_held = _Lock()
+_here = _Here()
+
+
+def address() -> int:
+    """Of the two words: how many reasons there are to pause, and the epoch."""
+    return ctypes.addressof(_words)
+
+
+@contextmanager
+def paused() -> Iterator[None]:
+    """Calls of jitted functions go the long way, in every thread."""
+    _add(1)
+    try:
+        yield
+    finally:
+        _add(-1)
+
+
+def _add(change: int) -> None:
+    with _held.lock:
+        _words[_PAUSES] += change
+        _here.pauses += change
+
+
+def is_paused() -> bool:
+    """Whether there is a reason to leave the native way now."""
+    return _words[_PAUSES] != 0
+
+
+def epoch() -> int:
+    """The epoch now."""
+    return _words[_EPOCH]
+
+
+def forget() -> None:
+    """Begin another epoch: what native calls relied on has changed."""
+    with _held.lock:
+        _words[_EPOCH] += 1
+
+
+def _after_fork() -> None:
+    """The child has this thread's reasons alone; another may have held the lock."""
+    _held.lock = threading.Lock()
+    _words[_PAUSES] = max(0, _here.pauses)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
