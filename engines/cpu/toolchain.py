@@ -17,13 +17,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tenferro.engines.cpu.object_cache import ObjectCache, default_directory, entry_key
 from tenferro.engines.cpu.object_symbols import undefined_symbols
 from tenferro.engines.cpu.permute import Permutes
+from tenferro.engines.disk_cache import OBJECTS, DiskCache, configured, entry_key
 from tenferro.tracer.config import config
 from tenferro.tracer.errors import LoweringError
 
@@ -119,13 +118,9 @@ def tenferro_version() -> str:
 
 
 @cache
-def disk_cache() -> ObjectCache | None:
+def disk_cache() -> DiskCache | None:
     """The process's disk cache, None where ``TENFERRO_CACHE=0``."""
-    settings = config()
-    if not settings.cache:
-        return None
-    directory = Path(settings.cache_dir) if settings.cache_dir is not None else default_directory()
-    return ObjectCache(directory, settings.cache_bytes)
+    return configured(OBJECTS)
 
 
 class Library:

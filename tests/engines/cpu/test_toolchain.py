@@ -8,9 +8,9 @@ import weakref
 import pytest
 
 from tenferro.engines.cpu import toolchain
-from tenferro.engines.cpu.object_cache import ObjectCache
 from tenferro.engines.cpu.object_symbols import undefined_symbols
 from tenferro.engines.cpu.toolchain import Target, compile_text, host_target
+from tenferro.engines.disk_cache import OBJECTS, DiskCache
 from tenferro.tracer.errors import LoweringError
 
 if not toolchain.supported():
@@ -37,7 +37,7 @@ def call(library, name, *args):
 
 @pytest.fixture
 def fresh_cache(tmp_path, monkeypatch):
-    cache = ObjectCache(tmp_path / "objects", 1 << 24)
+    cache = DiskCache(tmp_path / "objects", 1 << 24, OBJECTS)
     monkeypatch.setattr(toolchain, "disk_cache", lambda: cache)
     return cache
 

@@ -5,7 +5,17 @@ import time
 
 import pytest
 
-from tenferro.engines.cpu.object_cache import ObjectCache, default_directory, entry_key, refusal
+from tenferro.engines import disk_cache
+from tenferro.engines.disk_cache import (
+    CUDA_IMAGES,
+    OBJECTS,
+    DiskCache,
+    configured,
+    default_directory,
+    entry_key,
+    refusal,
+)
+from tenferro.tracer.config import read_config
 
 LIMIT = 1 << 20
 
@@ -15,13 +25,13 @@ def entries(cache):
 
 
 def test_what_is_stored_is_loaded(tmp_path):
-    cache = ObjectCache(tmp_path / "c", LIMIT)
+    cache = DiskCache(tmp_path / "c", LIMIT, OBJECTS)
     key = entry_key("text", "0")
     assert cache.load(key) is None
     cache.store(key, b"machine code")
     assert cache.load(key) == b"machine code"
     assert (cache.hits, cache.misses) == (1, 1)
-    assert ObjectCache(tmp_path / "c", LIMIT).load(key) == b"machine code"
+    assert DiskCache(tmp_path / "c", LIMIT, OBJECTS).load(key) == b"machine code"
 
 
 def test_keys_keep_their_parts_apart():
@@ -35,7 +45,7 @@ def test_keys_keep_their_parts_apart():
      lambda b: b + b"\0"],
 )  # fmt: skip
 def test_a_damaged_entry_is_absent_and_written_anew(tmp_path, damage):
-    cache = ObjectCache(tmp_path, LIMIT)
+    cache = DiskCache(tmp_path, LIMIT, OBJECTS)
     cache.store("k", b"machine code" * 10)
     (path,) = entries(cache)
     path.write_bytes(damage(path.read_bytes()))
@@ -45,7 +55,7 @@ def test_a_damaged_entry_is_absent_and_written_anew(tmp_path, damage):
 
 
 def test_an_entry_under_another_key_is_absent(tmp_path):
-    cache = ObjectCache(tmp_path, LIMIT)
+    cache = DiskCache(tmp_path, LIMIT, OBJECTS)
     cache.store("a", b"code of a")
     os.rename(tmp_path / "a.tfo", tmp_path / "b.tfo")
     assert cache.load("b") is None
@@ -53,7 +63,7 @@ def test_an_entry_under_another_key_is_absent(tmp_path):
 
 def test_a_directory_that_others_can_write_is_refused(tmp_path):
     tmp_path.chmod(0o770)
-    cache = ObjectCache(tmp_path, LIMIT)
+    cache = DiskCache(tmp_path, LIMIT, OBJECTS)
     assert cache.refused is not None and "mode 770" in cache.refused
     cache.store("k", b"code")
     assert cache.load("k") is None
@@ -68,20 +78,20 @@ def test_a_directory_of_somebody_else_is_refused(tmp_path, monkeypatch):
 
 def test_a_directory_that_cannot_be_made_only_costs_time(tmp_path):
     (tmp_path / "file").write_text("")
-    cache = ObjectCache(tmp_path / "file" / "c", LIMIT)
+    cache = DiskCache(tmp_path / "file" / "c", LIMIT, OBJECTS)
     assert cache.refused is not None
     cache.store("k", b"code")
     assert cache.load("k") is None
 
 
 def test_the_directory_is_made_for_the_user_alone(tmp_path):
-    cache = ObjectCache(tmp_path / "c", LIMIT)
+    cache = DiskCache(tmp_path / "c", LIMIT, OBJECTS)
     assert cache.refused is None
     assert (tmp_path / "c").stat().st_mode & 0o777 == 0o700
 
 
 def test_the_oldest_entries_are_evicted(tmp_path):
-    cache = ObjectCache(tmp_path, 10_000)
+    cache = DiskCache(tmp_path, 10_000, OBJECTS)
     for i in range(12):
         cache.store(f"k{i}", bytes(1000))
         os.utime(tmp_path / f"k{i}.tfo", (1000 + i, 1000 + i))
@@ -94,14 +104,14 @@ def test_the_oldest_entries_are_evicted(tmp_path):
 
 
 def test_the_bound_holds_without_being_asked(tmp_path):
-    cache = ObjectCache(tmp_path, 20_000)
+    cache = DiskCache(tmp_path, 20_000, OBJECTS)
     for i in range(200):
         cache.store(f"k{i}", bytes(1000))
     assert len(entries(cache)) <= 20 + 64
 
 
 def test_what_exceeds_the_bound_is_not_stored(tmp_path):
-    cache = ObjectCache(tmp_path, 100)
+    cache = DiskCache(tmp_path, 100, OBJECTS)
     cache.store("k", bytes(101))
     assert entries(cache) == []
 
@@ -109,8 +119,8 @@ def test_what_exceeds_the_bound_is_not_stored(tmp_path):
 WRITER = """
 import sys
 from pathlib import Path
-from tenferro.engines.cpu.object_cache import ObjectCache
-cache = ObjectCache(Path(sys.argv[1]), 1 << 22)
+from tenferro.engines.disk_cache import OBJECTS, DiskCache
+cache = DiskCache(Path(sys.argv[1]), 1 << 22, OBJECTS)
 for round in range(60):
     for i in range(5):
         payload = bytes([i]) * (20_000 + i)
@@ -136,8 +146,33 @@ def test_the_user_s_cache_directory_is_used(monkeypatch, tmp_path):
 
 
 def test_a_load_makes_an_entry_young(tmp_path):
-    cache = ObjectCache(tmp_path, LIMIT)
+    cache = DiskCache(tmp_path, LIMIT, OBJECTS)
     cache.store("k", b"code")
     os.utime(tmp_path / "k.tfo", (1, 1))
     cache.load("k")
     assert time.time() - (tmp_path / "k.tfo").stat().st_mtime < 60
+
+
+def test_kinds_lie_side_by_side_under_one_bound(tmp_path):
+    objects, images = DiskCache(tmp_path, 10_000, OBJECTS), DiskCache(tmp_path, 10_000, CUDA_IMAGES)
+    objects.store("k", b"object")
+    assert images.load("k") is None
+    images.store("k", b"image")
+    assert (objects.load("k"), images.load("k")) == (b"object", b"image")
+    (tmp_path / "k.tfo").replace(tmp_path / "k.tfc")
+    assert images.load("k") is None  # another kind's magic
+    (tmp_path / "foreign.txt").write_bytes(bytes(50_000))
+    for i in range(8):
+        (objects, images)[i % 2].store(f"k{i}", bytes(2000))
+    images.evict()
+    ours = [p for p in tmp_path.iterdir() if p.suffix != ".txt"]
+    assert 4000 < sum(p.stat().st_size for p in ours) <= 10_000 and (tmp_path / "foreign.txt").exists()
+
+
+def test_settings_say_where_and_whether(tmp_path, monkeypatch):
+    given = {"TENFERRO_CACHE_DIR": str(tmp_path / "here"), "TENFERRO_CACHE_BYTES": "1000000"}
+    monkeypatch.setattr(disk_cache, "config", lambda: read_config(given))
+    cache = configured(CUDA_IMAGES)
+    assert cache is not None and (cache.directory, cache.limit) == (tmp_path / "here", 1_000_000)
+    monkeypatch.setattr(disk_cache, "config", lambda: read_config({"TENFERRO_CACHE": "0"}))
+    assert configured(OBJECTS) is None

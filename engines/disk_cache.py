@@ -1,8 +1,10 @@
-"""The disk cache of compiled objects: a key in, the object's bytes out, or None.
+"""The disk cache of machine code: a key in, an entry's bytes out, or None.
 
 One file for each entry: magic, sha256 of key and payload, the payload. A file is written under a temporary name and
 renamed, so that a reader, or a second writer of the same key, never sees half of one. Anything that does not check is
 treated as absent and written anew. Nothing is unpickled.
+
+Engines keep their entries side by side in one directory: a *kind* has a magic and a suffix of its own, the bound is one.
 """
 
 from __future__ import annotations
@@ -14,10 +16,25 @@ import sys
 import tempfile
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
-MAGIC = b"tenferro object 1\n"
-SUFFIX = ".tfo"
+from tenferro.tracer.config import config
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What an entry holds: the first bytes of its file, and the end of the file's name."""
+
+    magic: bytes
+    suffix: str
+
+
+OBJECTS = Kind(b"tenferro object 1\n", ".tfo")
+"""Object files of the CPU engine."""
+CUDA_IMAGES = Kind(b"tenferro cuda 1\n", ".tfc")
+"""Modules of the CUDA engine: cubin, or PTX."""
+EVICTED = (OBJECTS.suffix, CUDA_IMAGES.suffix, ".tmp")
 # Directory scans cost about 1 µs an entry; one scan for so many stores keeps the bound nearly exact and stores cheap.
 STORES_PER_SCAN = 64
 # An entry's age is kept to this precision: a stat is ten times cheaper than a write of the time.
@@ -61,15 +78,16 @@ def refusal(directory: Path) -> str | None:
     return None
 
 
-class ObjectCache:
-    """Entries in one directory, at most ``limit`` bytes, the least recently used evicted first.
+class DiskCache:
+    """Entries of one kind in a directory that holds at most ``limit`` bytes, the least recently used evicted first.
 
     ``refused`` holds the reason where the directory cannot be trusted or made; then every ``load`` misses and every
     ``store`` does nothing. Safe to use from several threads and processes at once."""
 
-    def __init__(self, directory: Path, limit: int) -> None:
+    def __init__(self, directory: Path, limit: int, kind: Kind) -> None:
         self.directory = directory
         self.limit = limit
+        self.kind = kind
         self.hits = 0
         self.misses = 0
         self._stores = 0
@@ -78,14 +96,14 @@ class ObjectCache:
         self.refused = refusal(directory)
 
     def _path(self, key: str) -> Path:
-        return self.directory / (key + SUFFIX)
+        return self.directory / (key + self.kind.suffix)
 
     def load(self, key: str) -> bytes | None:
         """The payload stored under ``key``, or None where there is none or it does not check."""
         if self.refused is not None:
             return None
         path = self._path(key)
-        payload = _read_entry(path, key)
+        payload = _read_entry(path, key, self.kind.magic)
         if payload is None:
             self.misses += 1
             return None
@@ -100,7 +118,7 @@ class ObjectCache:
         if self.refused is not None or len(payload) > self.limit:
             return
         with suppress(OSError):
-            _write_entry(self._path(key), key, payload)
+            _write_entry(self._path(key), key, payload, self.kind.magic)
         self._stores += 1
         if self._stores % STORES_PER_SCAN == 1:
             self.evict()
@@ -112,7 +130,7 @@ class ObjectCache:
             for item in found:
                 with suppress(OSError):
                     info = item.stat(follow_symlinks=False)
-                    if item.name.endswith((SUFFIX, ".tmp")):
+                    if item.name.endswith(EVICTED):
                         entries.append((info.st_mtime, info.st_size, item.path))
         entries.sort()
         total = sum(size for _, size, _ in entries)
@@ -124,29 +142,38 @@ class ObjectCache:
             total -= size
 
 
+def configured(kind: Kind) -> DiskCache | None:
+    """A cache as the settings say, None where ``TENFERRO_CACHE=0``."""
+    settings = config()
+    if not settings.cache:
+        return None
+    directory = Path(settings.cache_dir) if settings.cache_dir is not None else default_directory()
+    return DiskCache(directory, settings.cache_bytes, kind)
+
+
 def _digest(key: str, payload: bytes) -> bytes:
     return hashlib.sha256(key.encode() + payload).digest()
 
 
-def _read_entry(path: Path, key: str) -> bytes | None:
+def _read_entry(path: Path, key: str, magic: bytes) -> bytes | None:
     try:
         data = path.read_bytes()
     except OSError:
         return None
-    start = len(MAGIC) + hashlib.sha256().digest_size
-    if len(data) < start or not data.startswith(MAGIC):
+    start = len(magic) + hashlib.sha256().digest_size
+    if len(data) < start or not data.startswith(magic):
         return None
     payload = data[start:]
-    if _digest(key, payload) != data[len(MAGIC) : start]:
+    if _digest(key, payload) != data[len(magic) : start]:
         return None
     return payload
 
 
-def _write_entry(path: Path, key: str, payload: bytes) -> None:
+def _write_entry(path: Path, key: str, payload: bytes, magic: bytes) -> None:
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
     try:
         with os.fdopen(descriptor, "wb") as file:
-            file.write(MAGIC + _digest(key, payload) + payload)
+            file.write(magic + _digest(key, payload) + payload)
         os.replace(temporary, path)
     except BaseException:
         with suppress(OSError):
