@@ -18,7 +18,7 @@ from tenferro.lowering.checks import bounds_error, empty_error, exponent_error, 
 from tenferro.lowering.exec_program import ExecProgram, Instruction, Slot, Source
 from tenferro.lowering.masks import lane_conditions
 from tenferro.lowering.plan import Plan
-from tenferro.lowering.tree import accumulator, tree_moments, tree_sum
+from tenferro.lowering.tree import accumulator, in_tree_order, tree_moments, tree_product, tree_sum
 from tenferro.tracer.dims import DimExpr, Leaf, evaluate
 from tenferro.tracer.op import Check, Indexed, Library, Pointwise, Reduction, View
 from tenferro.tracer.ops.reductions import reduced_shape
@@ -103,12 +103,12 @@ class ReferenceExecutable(Executable):
         arrays = [frame.read(s) for s in instruction.inputs]
         params = {k: evaluated(v, frame.env) for k, v in instruction.params.items()}
         match instruction.op.form:
-            case Reduction(kind="sum" | "moments" as kind) if arrays[0].dtype.kind in "fc":
+            case Reduction(kind=kind) if in_tree_order(kind, arrays[0].dtype):
                 results = (_tree_reduce(arrays[0], kind, instruction.params),)
             case Reduction(kind="max" | "min" | "argmax" | "argmin") if _has_empty_rows(arrays[0], params["axes"]):
                 raise empty_error(instruction)
             case Indexed(kind="gather"):
-                self._check_bounds(frame, instruction, arrays)
+                self._check_bounds(instruction, arrays, params)
                 results = (instruction.op.reference(*arrays, **params),)
             case form:
                 if isinstance(form, Pointwise) and form.check is not None and arrays[0].dtype.kind in "iu":
@@ -136,13 +136,13 @@ class ReferenceExecutable(Executable):
                     if leaf is not None:
                         frame.env[leaf] = frame.runtime[leaf] = n
 
-    def _check_bounds(self, frame: _Frame, instruction: Instruction, arrays: Sequence[Array]) -> None:
+    def _check_bounds(self, instruction: Instruction, arrays: Sequence[Array], params: Mapping[str, Any]) -> None:
         x, indices = arrays
         n = x.shape[instruction.params["axis"]]
         bad = (indices < -n) | (indices >= n)
         if bad.any():
             first = int(np.flatnonzero(bad.reshape(-1))[0])
-            raise bounds_error(instruction, int(indices.reshape(-1)[first]), n)
+            raise bounds_error(instruction, int(indices.reshape(-1)[first]), n, params)
 
     def _check(
         self, check: Check, frame: _Frame, number: int, instruction: Instruction, arrays: Sequence[Array]
@@ -203,6 +203,9 @@ def _tree_reduce(x: Array, kind: str, params: Params) -> Array:
         total = tree_moments(rows.real) + tree_moments(rows.imag) if x.dtype.kind == "c" else tree_moments(rows)
         dtype = rows.real.dtype if x.dtype.kind == "c" else x.dtype
         return total.reshape(shape).astype(dtype)
+    if kind == "product":
+        total = tree_product(rows).reshape(shape).astype(x.dtype)
+        return np.multiply(x.dtype.type(1), total) if x.dtype.kind == "c" else total
     if x.dtype.kind != "c":
         return tree_sum(rows).reshape(shape).astype(x.dtype)
     out = np.empty(shape, x.dtype)

@@ -29,7 +29,7 @@ from tenferro.lowering.region import (
     ViewStep,
     Window,
 )
-from tenferro.lowering.tree import accumulator
+from tenferro.lowering.tree import accumulator, in_tree_order
 from tenferro.tracer.dims import Extent, add
 from tenferro.tracer.op import Collective, Contraction, Extension, Indexed, Library, Pointwise, Reduction, Update, View
 from tenferro.tracer.ops import pointwise
@@ -289,8 +289,13 @@ class RegionBuilder:
             parts = [self.add(Apply(op, Params(), (arg,), dtype, number)) for op in (pointwise.real, pointwise.imag)]
             spreads = tuple(self.add(Reduce("moments", p, dtype, number)) for p in parts)
             return self.add(Apply(pointwise.add, Params(), spreads, dtype, number))
+        if form.kind == "product" and dtype.kind == "c":
+            # Starts from 1: an infinite factor by itself becomes what NumPy's formula makes of it.
+            total = self.add(Reduce("product", arg, dtype, number))
+            one = self.add(Uniform(Literal(1 + 0j, dtype)))
+            return self.add(Apply(pointwise.multiply, Params(), (one, total), dtype, number))
         wide = accumulator(self.nodes[arg].dtype)
-        if wide == self.nodes[arg].dtype or form.kind not in ("sum", "prod", "moments"):
+        if wide == self.nodes[arg].dtype or not in_tree_order(form.kind, wide):
             return self.add(Reduce(form.kind, arg, dtype, number))
         # float16 has no arithmetic of its own: accumulate in float32, round once.
         widened = self.add(Apply(pointwise.astype, Params(dtype=wide), (arg,), wide, number))

@@ -16,7 +16,7 @@ from typing import Any, Literal as OneOf, TypeAlias
 
 import numpy as np
 
-from tenferro.lowering.tree import accumulator
+from tenferro.lowering.tree import accumulator, in_tree_order
 from tenferro.tracer.dims import Extent, shape_text
 from tenferro.tracer.errors import CheckError
 from tenferro.tracer.lines import SourceLine
@@ -249,8 +249,9 @@ def validate(region: Region) -> None:
                 args = (arg,)
                 if not region.row_axes:
                     fail(f"v{k} reduces but there are no row axes")
-                if node.kind in ("sum", "moments") and accumulator(region.nodes[arg].dtype) != region.nodes[arg].dtype:
-                    fail(f"v{k} accumulates in {region.nodes[arg].dtype.name}")
+                reduced = region.nodes[arg].dtype
+                if in_tree_order(node.kind, reduced) and accumulator(reduced) != reduced:
+                    fail(f"v{k} accumulates in {reduced.name}")
             case Gather(index=index):
                 args = (index,)
             case _:

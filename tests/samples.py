@@ -16,11 +16,12 @@ import numpy as np
 from tenferro.tracer.dims import Extent, leaf, mul
 from tenferro.tracer.errors import DtypeError, ShapeError
 from tenferro.tracer.program import ArrayType
-from tests.values import DTYPES, corners, filled, of_kinds, pairs, uniform
+from tests.values import DTYPES, corners, factors, filled, of_kinds, pairs, uniform
 from tests.vocabulary import VOCABULARY
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Shape: TypeAlias = tuple[Extent, ...]
+Values: TypeAlias = Callable[[tuple[int, ...], str, int], Array]
 
 
 @dataclass(frozen=True)
@@ -52,10 +53,10 @@ class BadCall:
     text: str
 
 
-Agreement = Literal["bits", "values", "elementary", "larger", "complex", "sum", "deviations", "product"]
+Agreement = Literal["bits", "values", "elementary", "larger", "complex", "sum", "factors", "deviations", "product"]
 """How an engine's result compares with the row's NumPy reference: equal bits; equal values (a zero's sign is free);
 within the stated ulp of the true value, or of the larger operand; within rounding of a complex formula; within
-rounding of a sum (of squares)."""
+rounding of a sum (of squares) or of a product."""
 
 
 @dataclass(frozen=True)
@@ -191,21 +192,24 @@ REDUCED: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
 EMPTY_REDUCED: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (((0,), (0,)), ((3, 0), (1,)), ((0, 0), (0,)))
 
 
-def reduction(name: str, kinds: str, agreement: Agreement, *, empty: bool, wild: bool = True) -> Row:
-    """``empty``: whether no elements have a result. ``wild``: whether corner values are compared as well."""
+def reduction(
+    name: str, kinds: str, agreement: Agreement, *, empty: bool, wild: bool = True, values: Values = uniform
+) -> Row:
+    """``empty``: whether no elements have a result. ``wild``: whether corner values are compared as well. ``values``:
+    what long rows hold."""
 
     def samples() -> Iterator[Sample]:
         for dtype in of_kinds(kinds):
             for shape, axes in REDUCED + (EMPTY_REDUCED if empty else ()):
                 for keepdims in (False, True):
                     yield Sample((filled(shape, dtype, 1),), {"axes": axes, "keepdims": keepdims})
-            for values in (corners(np.dtype(dtype)),) if wild else ():
-                spread = np.stack([np.roll(values, k) for k in range(3)])
+            for odd in (corners(np.dtype(dtype)),) if wild else ():
+                spread = np.stack([np.roll(odd, k) for k in range(3)])
                 yield Sample((spread,), {"axes": (1,), "keepdims": False})
                 yield Sample((spread,), {"axes": (0,), "keepdims": False})
-                yield Sample((values[-7:],), {"axes": (0,), "keepdims": False})
-            yield Sample((uniform((5, 131), dtype, 2),), {"axes": (1,), "keepdims": False})
-            yield Sample((uniform((131, 5), dtype, 3),), {"axes": (0,), "keepdims": True})
+                yield Sample((odd[-7:],), {"axes": (0,), "keepdims": False})
+            yield Sample((values((5, 131), dtype, 2),), {"axes": (1,), "keepdims": False})
+            yield Sample((values((131, 5), dtype, 3),), {"axes": (0,), "keepdims": True})
 
     sized = Sized(
         (("float32",), ("float64",)),
@@ -570,6 +574,7 @@ SAMPLES: dict[str, Row] = {
     "astype": _astype(),
     "bitcast": _bitcast(),
     "sum": reduction("sum", "iufc", "sum", empty=True, wild=False),
+    "prod": reduction("prod", "iufc", "factors", empty=True, wild=False, values=factors),
     "max": reduction("max", "biufc", "values", empty=False),
     "min": reduction("min", "biufc", "values", empty=False),
     "argmax": reduction("argmax", "biuf", "bits", empty=False),

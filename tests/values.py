@@ -91,6 +91,16 @@ def uniform(shape: tuple[int, ...], dtype: str | np.dtype[Any], seed: int = 0) -
             return np.asarray(rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(dtype)
 
 
+def factors(shape: tuple[int, ...], dtype: str | np.dtype[Any], seed: int = 0) -> np.ndarray[Any, Any]:
+    """Values whose products stay what they show: of either sign and near 1 in size, odd integers."""
+    rng, dtype = np.random.default_rng(seed), np.dtype(dtype)
+    if dtype.kind in "biu":
+        return uniform(shape, dtype, seed) | np.array(1, dtype)
+    sizes = np.exp2(rng.standard_normal(shape) / 16)
+    turns = rng.random(shape)
+    return np.asarray(sizes * (np.exp(2j * np.pi * turns) if dtype.kind == "c" else np.sign(turns - 0.5))).astype(dtype)
+
+
 def pairs(values: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Every value against every other: two arrays of the same length."""
     n = len(values)

@@ -16,7 +16,7 @@ InferRule: TypeAlias = Callable[[Sequence[ArrayType], Params], tuple[ArrayType, 
 ReferenceRule: TypeAlias = Callable[..., Any]
 ScalarRule: TypeAlias = Callable[..., Any]
 
-ReductionKind = Literal["sum", "max", "min", "argmax", "argmin", "moments"]
+ReductionKind = Literal["sum", "product", "max", "min", "argmax", "argmin", "moments"]
 ViewKind = Literal["reshape", "transpose", "broadcast_to", "slice"]
 IndexKind = Literal["pad", "concatenate", "iota", "gather"]
 Check: TypeAlias = Literal["zero_divisor", "negative_exponent"] | None

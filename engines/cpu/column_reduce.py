@@ -15,9 +15,10 @@ import numpy as np
 
 from tenferro.engines.cpu import elements
 from tenferro.engines.cpu.elements import Value
-from tenferro.engines.cpu.reduce import combine, extreme_identity
+from tenferro.engines.cpu.reduce import combine, identity_of
 from tenferro.engines.cpu.vector_builder import Vec
 from tenferro.lowering.region import Reduce
+from tenferro.lowering.tree import in_tree_order
 from tenferro.tracer import scalar
 from tenferro.tracer.scalar.builder import Complex
 
@@ -66,13 +67,11 @@ class Accumulators:
 
     @property
     def is_tree(self) -> bool:
-        return self.kind == "sum" and self.dtype.kind in "fc"
+        return self.kind != "moments" and in_tree_order(self.kind, self.dtype)
 
     def _identity(self) -> list[Vec]:
         b = self.builder
-        if self.kind in ("sum", "moments"):
-            return [b.const(0, d) for d in self.rows.dtypes]
-        values = parts_of(scalar.constant(b, extreme_identity(self.kind, self.dtype), self.dtype))
+        values = parts_of(scalar.constant(b, identity_of(self.kind, self.dtype), self.dtype))
         return [*values, b.const(-1, INT64)] if self.kind in ("argmax", "argmin") else values
 
     def _fill(self, rows: Rows, count: int, values: Sequence[Vec]) -> None:
@@ -111,9 +110,12 @@ class Accumulators:
             value = [*value, Vec(elements.splat_text(self.code, r, self.tile.kernel.lanes, "i64"), INT64)]
         return self._combined([Vec(t, d) for t, d in zip(texts, self.rows.dtypes, strict=True)], value)
 
-    def _combined(self, before: Sequence[Vec], value: Sequence[Vec]) -> list[str]:
+    def _combine(self, before: Sequence[Vec], value: Sequence[Vec]) -> list[Vec]:
         kind = "sum" if self.kind == "moments" else self.kind
-        return [x.text for x in combine(self.builder, kind, self.dtype, before, value)]
+        return combine(self.builder, kind, self.dtype, before, value)
+
+    def _combined(self, before: Sequence[Vec], value: Sequence[Vec]) -> list[str]:
+        return [x.text for x in self._combine(before, value)]
 
     def release(self, lane: str, v: str, texts: Sequence[str]) -> None:
         """Put what was carried back."""
@@ -128,7 +130,7 @@ class Accumulators:
                 def column(v: str, left: str) -> None:
                     low = self.tile.read(self.rows, j, v)
                     high = self.tile.read(self.rows, self.code.add(j, half), v)
-                    self.tile.write(self.rows, j, v, combine(self.builder, "sum", self.dtype, low, high))
+                    self.tile.write(self.rows, j, v, self._combine(low, high))
 
                 self.tile.each_column(column)
 
@@ -184,11 +186,12 @@ class Accumulators:
         tile.write(self.spread, "0", v, [b.select(is_first, own, b.add(b.add(spread, own), between))])
 
     def end(self, chunks: str) -> None:
-        """The result into the reduction's cell. Chunks of a sum go down the same accumulator rows, as one more
+        """The result into the reduction's cell. Chunks of a tree go down the same accumulator rows, as one more
         level."""
         tile, b, cell = self.tile, self.builder, self.tile.cells[self.r]
         if self.is_tree:
-            # One chunk is its own result: no sum is −0.0, so that 0.0 + x = x and the level changes nothing.
+            # One chunk is its own result: no sum is −0.0, so that 0.0 + x = x and the level changes nothing; nor does
+            # 1 times a product.
             self.clear()
 
             def one(c: str, v: str, left: str) -> None:

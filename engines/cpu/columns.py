@@ -28,7 +28,7 @@ from tenferro.engines.cpu.tiles import transpose_function
 from tenferro.engines.cpu.vector_builder import Vec
 from tenferro.engines.cpu.writer import KernelWriter
 from tenferro.lowering.region import Apply, Load, Reduce, Region, Uniform
-from tenferro.lowering.tree import lanes as tree_lanes
+from tenferro.lowering.tree import in_tree_order, lanes as tree_lanes
 from tenferro.tracer.scalar.builder import Complex
 
 ACCUMULATOR_BYTES = 1 << 17
@@ -90,9 +90,9 @@ class ColumnKernel(KernelWriter):
         self.widest_tile = min(MAX_TILE, max(1, ACCUMULATOR_BYTES // most // self.lanes) * self.lanes)
 
     def accumulator_rows(self, r: int) -> int:
-        """Accumulator rows of a reduction: the tree's lanes for float sums, one for what is exact in any order."""
+        """Accumulator rows of a reduction: the tree's lanes where order matters, one for what is exact in any order."""
         dtype = self.reduced(r)
-        return tree_lanes(dtype) if self.kind(r) in ("sum", "moments") and dtype.kind in "fc" else 1
+        return tree_lanes(dtype) if in_tree_order(self.kind(r), dtype) else 1
 
     def _bytes(self, r: int) -> int:
         index = 8 if self.kind(r) in ("argmax", "argmin") else 0

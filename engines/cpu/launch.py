@@ -21,6 +21,7 @@ from tenferro.engines.cpu.rows import MAX_ROW_CHUNKS, PACKED_BLOCK, RowKernel
 from tenferro.engines.cpu.tiles import items
 from tenferro.lowering.checks import empty_error
 from tenferro.lowering.region import Iota, Load, Reduce, Region, Valid
+from tenferro.lowering.tree import has_identity
 
 if TYPE_CHECKING:
     from tenferro.engines.cpu.binding import Binder
@@ -83,7 +84,7 @@ def add_region(binder: Binder, region: Region, prototype: Region) -> float:
 def _refuse_empty(binder: Binder, region: Region) -> None:
     """ShapeError for a largest or smallest element of none; only sizes of run time come here unchecked."""
     for node in region.nodes:
-        if isinstance(node, Reduce) and node.kind not in ("sum", "moments"):
+        if isinstance(node, Reduce) and not has_identity(node.kind):
             raise empty_error(binder.plan.program.instructions[node.operation])
 
 

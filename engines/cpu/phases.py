@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tenferro.lowering.region import Apply, Gather, Node, Reduce, Region, Store
-from tenferro.lowering.tree import chunk
+from tenferro.lowering.tree import chunk, in_tree_order
 from tenferro.tracer.op import Pointwise
 
 WORTH_KEEPING = 12
@@ -114,7 +114,7 @@ def chunk_length(region: Region, k: int) -> int:
     if not isinstance(node, Reduce):
         raise TypeError(f"v{k} is no reduction")
     reduced = region.nodes[node.arg].dtype
-    if node.kind in ("sum", "moments") and reduced.kind in "fc":
+    if in_tree_order(node.kind, reduced):
         return chunk(reduced)
     return chunk(np.dtype(np.float32))
 

@@ -6,7 +6,7 @@ result. The order of everything here is that of ``tenferro.lowering.tree``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,9 +18,10 @@ from tenferro.engines.cpu.code import Code
 from tenferro.engines.cpu.elements import Value
 from tenferro.engines.cpu.vector_builder import ModuleText, Vec
 from tenferro.lowering.region import Reduce
-from tenferro.lowering.tree import CHUNK_STEPS, lanes as tree_lanes
+from tenferro.lowering.tree import CHUNK_STEPS, has_identity, in_tree_order, lanes as tree_lanes
 from tenferro.tracer import scalar
 from tenferro.tracer.scalar.builder import Complex
+from tenferro.tracer.scalar.complex_arithmetic import multiply_into
 
 F16, F32, F64 = (np.dtype(f"f{n}") for n in (2, 4, 8))
 INT32, INT64, BOOL = np.dtype(np.int32), elements.INT64, elements.BOOL
@@ -32,12 +33,10 @@ def words(kind: str, dtype: np.dtype[Any]) -> int:
     return 2 if kind in ("argmax", "argmin", "moments") or dtype.kind == "c" else 1
 
 
-def is_float_sum(kind: str, dtype: np.dtype[Any]) -> bool:
-    return kind in ("sum", "moments") and dtype.kind in "fc"
-
-
-def extreme_identity(kind: str, dtype: np.dtype[Any]) -> complex:
-    """What no element of the dtype is below (``max``, ``argmax``) or above."""
+def identity_of(kind: str, dtype: np.dtype[Any]) -> complex:
+    """What a reduction starts from: 0, 1, or what no element of the dtype is below (``max``, ``argmax``) or above."""
+    if has_identity(kind):
+        return int(kind == "product")
     low = kind in ("max", "argmax")
     match dtype.kind:
         case "b":
@@ -66,7 +65,7 @@ class Accumulator:
     def parts(self) -> list[tuple[np.dtype[Any], int]]:
         """dtype and width of what is carried round."""
         part, lanes = elements.component(self.dtype), self.builder.lanes
-        if self.kind == "sum":
+        if has_identity(self.kind):
             width = tree_lanes(self.dtype) if self.dtype.kind in "fc" else lanes
             return [(part, width)] * (2 if self.dtype.kind == "c" else 1)
         if self.kind in ("max", "min"):
@@ -83,22 +82,19 @@ class Accumulator:
         return found
 
     def _initial(self, position: int) -> float:
-        if self.kind == "sum":
-            return 0
-        identity = extreme_identity(self.kind, self.dtype)
-        if self.dtype.kind == "c":
-            return identity.real
-        return identity.real if position == 0 else -1
+        identity = identity_of(self.kind, self.dtype)
+        if position and self.dtype.kind != "c":
+            return -1
+        return identity.imag if position else identity.real
 
     def step(self, accs: Sequence[str], value: Value, active: str, index: str) -> list[str]:
         """The carried values after one vector; ``active`` masks its lanes, ``index`` numbers them from the first one
         of the chunk, in 32 bits."""
         b = self.builder
-        if self.kind == "sum":
-            values = [value.re, value.im] if isinstance(value, Complex) else [value]
-            return [self._add(a, v, active) for a, v in zip(accs, values, strict=True)]
+        if has_identity(self.kind):
+            return self._fold(accs, [value.re, value.im] if isinstance(value, Complex) else [value], active)
         if self.kind in ("max", "min"):
-            identity = scalar.constant(b, extreme_identity(self.kind, self.dtype), self.dtype)
+            identity = scalar.constant(b, identity_of(self.kind, self.dtype), self.dtype)
             masked = scalar.where(b, Vec(active, BOOL), value, identity)
             combined = _extreme(b, self.kind, self._value(accs), masked)
             return [combined.re.text, combined.im.text] if isinstance(combined, Complex) else [combined.text]
@@ -112,20 +108,21 @@ class Accumulator:
             return Complex(Vec(accs[0], part), Vec(accs[1], part))
         return Vec(accs[0], self.dtype)
 
-    def _add(self, acc: str, value: Vec, active: str) -> str:
-        b, code = self.builder, self.code
-        dtype = value.dtype
-        zero = b.const(-0.0 if dtype.kind == "f" else 0, dtype)  # adds nothing, whatever the lane holds
-        x = b.select(Vec(active, BOOL), value, zero).text
-        width = tree_lanes(dtype) if dtype.kind == "f" else b.lanes
-        element = elements.memory_type(dtype)
-        name = "fadd" if dtype.kind == "f" else "add"
+    def _fold(self, accs: Sequence[str], values: Sequence[Vec], active: str) -> list[str]:
+        """A vector into as many lanes as the tree has, one such piece after another."""
+        b, (part, width) = self.builder, self.parts[0]
+        # What changes nothing, whatever the lane holds.
+        neutral = [1, 0] if self.kind == "product" else [-0.0 if part.kind == "f" else 0] * 2
+        held = [Vec(a, part) for a in accs]
+        masked = [b.select(Vec(active, BOOL), v, b.const(n, part)) for v, n in zip(values, neutral, strict=False)]
+        if width == b.lanes:
+            return [v.text for v in combine(b, self.kind, self.dtype, held, masked)]
+        element, narrow = elements.memory_type(part), CodeBuilder(b.module, width, False, self.code)
         for first in range(0, b.lanes, width):
-            piece = x
-            if width < b.lanes:
-                piece = elements.shuffle(code, x, "poison", b.lanes, element, list(range(first, first + width)))
-            acc = code.emit(f"{name} <{width} x {element}> {acc}, {piece}")
-        return acc
+            lanes = list(range(first, first + width))
+            pieces = [elements.shuffle(self.code, v.text, "poison", b.lanes, element, lanes) for v in masked]
+            held = combine(narrow, self.kind, self.dtype, held, [Vec(p, part) for p in pieces])
+        return [v.text for v in held]
 
     def finish(self, accs: Sequence[str], first: str) -> list[Vec]:
         """Halve the lanes to one: the chunk's words as scalars. ``first`` is the row index of its first element."""
@@ -160,6 +157,11 @@ def combine(b: CodeBuilder, kind: str, dtype: np.dtype[Any], x: Sequence[Vec], y
     """Two partial results into one; ``x`` comes first in row-major order."""
     if kind == "sum":
         return [b.add(p, q) for p, q in zip(x, y, strict=True)]
+    if kind == "product":
+        if dtype.kind != "c":
+            return [b.mul(x[0], y[0])]
+        product = multiply_into(b, Complex(*x), Complex(*y))
+        return [product.re, product.im]
     if kind in ("max", "min"):
         if dtype.kind == "c":
             result = _extreme(b, kind, Complex(*x), Complex(*y))
@@ -209,8 +211,8 @@ class Chunks:
         if node.kind == "moments":
             return self._moments(dtype, places, count, length, chunk)
         part = elements.component(dtype)
-        if is_float_sum(node.kind, dtype):
-            total = [Vec(self._tree(part, p, count), part) for p in places]
+        if in_tree_order(node.kind, dtype):
+            total = self._tree(node.kind, dtype, places, count)
             return Complex(*total) if dtype.kind == "c" else total[0]
         kinds = [dtype, INT64] if node.kind in ("argmax", "argmin") else [part] * len(places)
         final = self._in_order(node.kind, dtype, list(zip(places, kinds, strict=True)), count)
@@ -236,15 +238,20 @@ class Chunks:
         after = code.loop(1, count, 1, carried, body)
         return [Vec(a, v.dtype) for a, v in zip(after, first, strict=True)]
 
-    def _tree(self, dtype: np.dtype[Any], place: str, count: str) -> str:
-        """One chunk is its own result; more go through the tree's function, a level at a time."""
-        name = f"@tree_{dtype.name}"
-        kind = elements.memory_type(dtype)
-        key = ("tree", dtype.str)
+    def _tree(self, kind: str, dtype: np.dtype[Any], places: Sequence[str], count: str) -> list[Vec]:
+        """One chunk is its own result; more go through the tree's function, a level at a time. The parts of a complex
+        sum go each for itself, those of a product together."""
+        part = elements.component(dtype)
+        if kind == "sum" and len(places) > 1:
+            return [v for p in places for v in self._tree(kind, part, [p], count)]
+        name = f"@tree_{'' if kind == 'sum' else kind + '_'}{dtype.name}"
+        key = ("tree", kind, dtype.str)
         if key not in self.module.outlined:
             self.module.outlined[key] = (name, None)
-            self.module.functions.append(_tree_function(name, dtype))
-        return self.code.emit(f"call {kind} {name}(ptr {place}, i64 {count})")
+            self.module.functions.append(_tree_function(name, kind, dtype))
+        arguments = ", ".join(f"ptr {p}" for p in places)
+        self.code.do(f"call void {name}({arguments}, i64 {count})")
+        return [elements.load_scalar(self.code, p, part) for p in places]
 
     def _moments(self, dtype: np.dtype[Any], places: Sequence[str], count: str, length: str, chunk: int) -> Value:
         """Chan, Golub and LeVeque (1979), eq. 2.1, chunk after chunk in float64; words are means and spreads."""
@@ -273,40 +280,12 @@ class Chunks:
         return spread if dtype == F64 else b.convert(spread, dtype)
 
 
-def _tree_function(name: str, dtype: np.dtype[Any]) -> str:
-    """Reduces ``count`` words in place, a level at a time, and returns the last one."""
-    kind, width = elements.memory_type(dtype), tree_lanes(dtype)
+def _tree_function(name: str, kind: str, dtype: np.dtype[Any]) -> str:
+    """Reduces ``count`` words of each part in place, a level at a time: the last one is left in the first place."""
+    width, code = tree_lanes(dtype), Code()
     size = width * CHUNK_STEPS
-    code = Code()
-    lanes = code.alloca(width * dtype.itemsize)
-    builder = CodeBuilder(ModuleText(), 1, False, code)
-    zero = builder.const(0.0, dtype).text
-
-    def lane(index: str | int) -> str:
-        return code.at(lanes, code.mul(index, dtype.itemsize))
-
-    def level_group(g: str, first: str, stop: str, data: str) -> None:
-        def clear(k: str, _: list[str]) -> list[str]:
-            code.do(f"store {kind} {zero}, ptr {lane(k)}, align {dtype.itemsize}")
-            return []
-
-        code.loop(0, width, 1, [], clear)
-
-        def add(e: str, _: list[str]) -> list[str]:
-            spot = lane(code.emit(f"and i64 {code.sub(e, first)}, {width - 1}"))
-            old = code.emit(f"load {kind}, ptr {spot}, align {dtype.itemsize}")
-            new = code.emit(f"load {kind}, ptr {code.at(data, code.mul(e, WORD))}, align 8")
-            total = code.emit(f"fadd {kind} {old}, {new}")
-            code.do(f"store {kind} {total}, ptr {spot}, align {dtype.itemsize}")
-            return []
-
-        code.loop(first, stop, 1, [], add)
-        _halve_in_memory(code, lane, kind, width, dtype.itemsize)
-        code.do(
-            f"store {kind} {code.emit(f'load {kind}, ptr {lanes}, align {dtype.itemsize}')}, "
-            f"ptr {code.at(data, code.mul(g, WORD))}, align 8"
-        )
-
+    data = ["%re", "%im"] if dtype.kind == "c" else ["%data"]
+    one = _Level(code, kind, dtype, data)
     top, again, done = code.new_label("level"), code.new_label("again"), code.new_label("done")
     code.jump(top)
     code.start(top)
@@ -318,7 +297,7 @@ def _tree_function(name: str, dtype: np.dtype[Any]) -> str:
 
     def group(g: str, _: list[str]) -> list[str]:
         first = code.mul(g, size)
-        level_group(g, first, code.minimum(code.add(first, size), m), "%data")
+        one.group(g, first, code.minimum(code.add(first, size), m))
         return []
 
     code.loop(0, groups, 1, [], group)
@@ -326,19 +305,58 @@ def _tree_function(name: str, dtype: np.dtype[Any]) -> str:
     code.jump(top)
     code.lines.insert(mark, f"  {m} = phi i64 [ %count, %entry ], [ {groups}, %{back} ]")
     code.start(done)
-    code.do(f"ret {kind} {code.emit(f'load {kind}, ptr %data, align 8')}")
-    return code.function(f"define internal {kind} {name}(ptr %data, i64 %count) noinline nounwind")
+    code.do("ret void")
+    pointers = ", ".join(f"ptr {d}" for d in data)
+    return code.function(f"define internal void {name}({pointers}, i64 %count) noinline nounwind")
 
 
-def _halve_in_memory(code: Code, lane: Callable[[str | int], str], kind: str, width: int, itemsize: int) -> None:
-    half = width // 2
-    while half:
+class _Level:
+    """A level of the tree in scalar code: lanes on the stack, an array for each part."""
 
-        def fold(k: str, _: list[str], half: int = half) -> list[str]:
-            low = code.emit(f"load {kind}, ptr {lane(k)}, align {itemsize}")
-            high = code.emit(f"load {kind}, ptr {lane(code.add(k, half))}, align {itemsize}")
-            code.do(f"store {kind} {code.emit(f'fadd {kind} {low}, {high}')}, ptr {lane(k)}, align {itemsize}")
+    def __init__(self, code: Code, kind: str, dtype: np.dtype[Any], data: Sequence[str]) -> None:
+        self.code, self.kind, self.dtype, self.data = code, kind, dtype, data
+        self.part, self.width = elements.component(dtype), tree_lanes(dtype)
+        self.builder = CodeBuilder(ModuleText(), 1, False, code)
+        self.lanes = [code.alloca(self.width * self.part.itemsize) for _ in data]
+
+    def _read(self, k: str | int) -> list[Vec]:
+        places = [self.code.at(p, self.code.mul(k, self.part.itemsize)) for p in self.lanes]
+        return [elements.load_scalar(self.code, p, self.part) for p in places]
+
+    def _write(self, k: str | int, values: Sequence[Vec]) -> None:
+        for p, value in zip(self.lanes, values, strict=True):
+            elements.store(self.code, self.code.at(p, self.code.mul(k, self.part.itemsize)), value, 1, self.part)
+
+    def group(self, g: str, first: str, stop: str) -> None:
+        """Words [first, stop) into word g."""
+        code, b = self.code, self.builder
+        start = [b.const(v, self.part) for v in (int(self.kind == "product"), 0)][: len(self.data)]
+
+        def clear(k: str, _: list[str]) -> list[str]:
+            self._write(k, start)
             return []
 
-        code.loop(0, half, 1, [], fold)
-        half //= 2
+        code.loop(0, self.width, 1, [], clear)
+
+        def add(e: str, _: list[str]) -> list[str]:
+            lane = code.emit(f"and i64 {code.sub(e, first)}, {self.width - 1}")
+            new = [elements.load_scalar(code, code.at(d, code.mul(e, WORD)), self.part) for d in self.data]
+            self._write(lane, combine(b, self.kind, self.dtype, self._read(lane), new))
+            return []
+
+        code.loop(first, stop, 1, [], add)
+        self._halve()
+        for d, value in zip(self.data, self._read(0), strict=True):
+            store_word(code, value, code.at(d, code.mul(g, WORD)))
+
+    def _halve(self) -> None:
+        half = self.width // 2
+        while half:
+
+            def fold(k: str, _: list[str], half: int = half) -> list[str]:
+                high = self._read(self.code.add(k, half))
+                self._write(k, combine(self.builder, self.kind, self.dtype, self._read(k), high))
+                return []
+
+            self.code.loop(0, half, 1, [], fold)
+            half //= 2

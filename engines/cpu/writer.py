@@ -18,7 +18,7 @@ from tenferro.engines.cpu.params import ParamMap
 from tenferro.engines.cpu.phases import schedule
 from tenferro.engines.cpu.vector_builder import ModuleText
 from tenferro.lowering.region import Apply, Gather, Load, Reduce, Region
-from tenferro.lowering.tree import lanes as tree_lanes
+from tenferro.lowering.tree import in_tree_order, lanes as tree_lanes
 from tenferro.tracer.op import Pointwise
 
 INLINE_LIMIT = 160
@@ -27,12 +27,10 @@ INLINE_LIMIT = 160
 
 def vector_lanes(region: Region) -> int:
     """Elements of a vector: what the tree asks for, else two AVX-512 registers of the widest component."""
-    reduced = [
-        region.nodes[n.arg].dtype for n in region.nodes if isinstance(n, Reduce) and n.kind in ("sum", "moments")
-    ]
-    floats = [tree_lanes(d) for d in reduced if d.kind in "fc"]
-    if floats:
-        return max(floats)
+    reduced = [(n.kind, region.nodes[n.arg].dtype) for n in region.nodes if isinstance(n, Reduce)]
+    trees = [tree_lanes(dtype) for kind, dtype in reduced if in_tree_order(kind, dtype)]
+    if trees:
+        return max(trees)
     if not region.space:
         return 1  # scalar code
     widest = max(elements.component(n.dtype).itemsize for n in region.nodes)

@@ -30,6 +30,7 @@ from tenferro.engines.cuda.prelude import KernelText
 from tenferro.engines.cuda.rows import cell_words, chunk_of, part_words
 from tenferro.engines.cuda.teams import MAX_TEAMS, SHARED_WORD, team_size
 from tenferro.lowering.region import Gather, Load, Reduce, Region
+from tenferro.lowering.tree import has_identity
 from tenferro.tracer.dims import Environment
 
 VECTOR_BYTES = 16
@@ -127,7 +128,7 @@ def bind_region(
 
 def _refuse_empty(region: Region) -> None:
     for node in region.nodes:
-        if isinstance(node, Reduce) and node.kind not in ("sum", "moments"):
+        if isinstance(node, Reduce) and not has_identity(node.kind):
             raise EmptyRowsError(node.operation)
 
 

@@ -10,16 +10,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tenferro.engines.cpu.elements import component
-from tenferro.engines.cpu.reduce import extreme_identity, is_float_sum, words
+from tenferro.engines.cpu.reduce import identity_of, words
 from tenferro.engines.cuda.body import Body
 from tenferro.engines.cuda.builder import CudaBuilder, Val, c_type
-from tenferro.engines.cuda.elements import POINTER, Value
+from tenferro.engines.cuda.elements import Value
 from tenferro.engines.cuda.params import LENGTH
 from tenferro.engines.cuda.teams import Team
 from tenferro.lowering.region import Reduce
-from tenferro.lowering.tree import CHUNK_STEPS
+from tenferro.lowering.tree import CHUNK_STEPS, in_tree_order
 from tenferro.tracer import scalar
 from tenferro.tracer.scalar.builder import F16, F32, F64, I64, Complex, Dtype
+from tenferro.tracer.scalar.complex_arithmetic import multiply_into
 
 
 def parts_of(value: Value) -> list[Val]:
@@ -35,6 +36,8 @@ def combine(b: CudaBuilder, kind: str, dtype: Dtype, x: Sequence[Val], y: Sequen
     match kind:
         case "sum" | "moments":
             return [b.add(p, q) for p, q in zip(x, y, strict=True)]
+        case "product":
+            return parts_of(multiply_into(b, Complex(*x), Complex(*y))) if dtype.kind == "c" else [b.mul(x[0], y[0])]
         case "max" | "min":
             extreme = scalar.maximum if kind == "max" else scalar.minimum
             return parts_of(extreme(b, whole(dtype, x), whole(dtype, y)))
@@ -76,7 +79,7 @@ class Reduction:
         assert isinstance(node, Reduce)
         self.node = node
         self.kind, self.dtype = node.kind, self.body.region.nodes[node.arg].dtype
-        self.is_tree = is_float_sum(self.kind, self.dtype)
+        self.is_tree = in_tree_order(self.kind, self.dtype)
         self.lanes = self.chunk // CHUNK_STEPS
         self.held = self.lanes // self.team.size if self.is_tree else 1
 
@@ -99,9 +102,7 @@ class Reduction:
 
     def _identity(self) -> list[Val]:
         b = self.body.builder
-        if self.kind in ("sum", "moments"):
-            return [b.const(0, d) for d in self.dtypes]
-        found = parts_of(scalar.constant(b, extreme_identity(self.kind, self.dtype), self.dtype))
+        found = parts_of(scalar.constant(b, identity_of(self.kind, self.dtype), self.dtype))
         return [*found, b.const(-1, I64)] if self.kind in ("argmax", "argmin") else found
 
     def _declare(self, hint: str) -> list[str]:
@@ -239,7 +240,7 @@ class Reduction:
                 held = self._variables(self.state, "0")
                 self._assign(held, self._combined(held, self._read(base, count, "c")))
             return self.result(self.close())
-        return self.result([self._tree(base, count, w, d) for w, d in enumerate(self.word_dtypes)])
+        return self.result(self._tree(base, count))
 
     def _read(self, base: str, count: str, c: str) -> list[Val]:
         return [
@@ -247,13 +248,12 @@ class Reduction:
             for w, d in enumerate(self.word_dtypes)
         ]
 
-    def _tree(self, base: str, count: str, w: int, dtype: Dtype) -> Val:
+    def _tree(self, base: str, count: str) -> list[Val]:
         """Level after level, in place: a level writes before the place that it reads next."""
-        code, one = self.body.code, Component(self, dtype)
-        kind, team = c_type(dtype), self.team
-        data = code.let(POINTER, f"{base} + 8 * ({w} * {count})", "data")
-        result, left = code.fresh("result"), code.fresh("left")
-        code.do(f"{kind} {result} = 0;")
+        code, team, one = self.body.code, self.team, Reduction(self.body, self.team, self.r, self.chunk)
+        result, left = [code.fresh("result") for _ in self.word_dtypes], code.fresh("left")
+        for d, name in zip(self.word_dtypes, result, strict=True):
+            code.do(f"{c_type(d)} {name} = 0;")
         code.do(f"long long {left} = {count};")
         with code.block("while (true)"):
             groups = code.let("long long", f"({left} + {self.chunk - 1}) / {self.chunk}", "groups")
@@ -263,19 +263,12 @@ class Reduction:
                 stop = code.let("long long", f"{first} + {self.chunk} < {left} ? {first} + {self.chunk} : {left}")
                 with code.block(f"for (long long i = {first} + {team.lane}; i < {stop}; i += {team.size})"):
                     lane = f"(int)((i - {first}) % {self.lanes}) / {team.size}"
-                    one.step(Val(f"*(const {kind}*)({data} + 8 * i)", dtype), "i", lane)
-                (word,) = one.close()
-                code.do(f"{result} = {word.text};")
-                code.do(f"if ({groups} > 1 && {team.lane} == 0 && live) *({kind}*)({data} + 8 * g) = {result};")
+                    one.step(whole(self.dtype, self._read(base, count, "i")), "i", lane)
+                for w, value in enumerate(one.close()):
+                    code.do(f"{result[w]} = {value.text};")
+                    place = f"*({c_type(value.dtype)}*)({base} + 8 * ({w} * {count} + g))"
+                    code.do(f"if ({groups} > 1 && {team.lane} == 0 && live) {place} = {result[w]};")
             code.do("__syncwarp();")
             code.do(f"if ({groups} <= 1) break;")
             code.do(f"{left} = {groups};")
-        return Val(result, dtype)
-
-
-class Component(Reduction):
-    """The sum of one real component of another reduction."""
-
-    def __init__(self, of: Reduction, dtype: Dtype) -> None:
-        super().__init__(of.body, of.team, of.r, of.chunk)
-        self.kind, self.dtype = "sum", dtype
+        return [Val(name, d) for name, d in zip(result, self.word_dtypes, strict=True)]

@@ -305,7 +305,7 @@ class RowKernel:
     def _reductions(self, one: Pass, stretch: Stretch) -> list[Reduction]:
         chunk, width = chunk_of(self.region, one), ""
         if self.schedule == "thread":
-            # No lane holds −0.0, so that x + 0.0 is x: lanes that no element reaches can be left out.
+            # No lane holds −0.0, so that x + 0.0 is x, and x times 1 is: lanes that no element reaches can be left out.
             width = self.code.fresh("width")
             self.code.do(f"int {width} = {chunk // CHUNK_STEPS};")
             self.code.do(f"while ({width} > 1 && {width} / 2 >= {self.length}) {width} /= 2;")

@@ -169,11 +169,13 @@ def _real_only(rewriter: Rewriter, operation: Operation, inputs: tuple[Operand, 
 
 
 def _reduction(rewriter: Rewriter, operation: Operation, inputs: tuple[Operand, ...]) -> Operand | None:
-    """Over no axes; a sum starts from 0.0, which a −0.0 does not survive."""
+    """Over no axes; a sum starts from 0.0, which a −0.0 does not survive, a complex product from 1 + 0i."""
     form, (x,) = operation.op.form, inputs
     assert isinstance(form, Reduction)
-    if operation.params["axes"] or form.kind not in ("sum", "max", "min"):
+    if operation.params["axes"] or form.kind not in ("sum", "product", "max", "min"):
         return None
+    if form.kind == "product" and x.type.dtype.kind == "c":
+        return rewriter.emit(pointwise.multiply, (literal(1, x.type.dtype), x), operation.line)
     if form.kind == "sum" and x.type.dtype.kind in "fc":
         return rewriter.emit(pointwise.add, (x, literal(0, x.type.dtype)), operation.line)
     return x
@@ -222,6 +224,7 @@ RULES: dict[Op, Rule] = {
     pointwise.where: _where,
     pointwise.real: _real_only,
     reductions.sum_: _reduction,
+    reductions.prod_: _reduction,
     reductions.max_: _reduction,
     reductions.min_: _reduction,
     layout.slice_update: _update,

@@ -56,6 +56,11 @@ def sums(x, y):
     return x.sum(), (x * y).sum(axis=0), (x + y).sum(axis=1), x.mean()
 
 
+def products(x, y):
+    near = 1 + 0.01 * x
+    return near.prod(), (near - 0.02 * y).prod(axis=0), near.prod(axis=1), (near + 1j * 0.01 * y).prod(axis=1)
+
+
 def extremes(x, y):
     return x.argmax(axis=1), (x * y).max(axis=0), np.argmax(x - y), y.min()
 
@@ -93,9 +98,8 @@ def picked(x, y):
 
 
 FUNCTIONS: tuple[Callable[..., Any], ...] = (
-    axpy, gelu, log_return, waves, exp_sum, softmax, softmax_leading, layer_norm, deviations, sums, extremes, stencil,
-    chain,
-    glued, converted, halves, spiral, picked,
+    axpy, gelu, log_return, waves, exp_sum, softmax, softmax_leading, layer_norm, deviations, sums, products, extremes,
+    stencil, chain, glued, converted, halves, spiral, picked,
 )  # fmt: skip
 POINTWISE = (axpy, gelu, log_return, waves, chain, converted, spiral)
 NARROW = tuple(f for f in FUNCTIONS if f is not halves)

@@ -28,8 +28,8 @@ from tenferro.tracer.program import ArrayType, SemanticProgram
 from tests.cuda.running import SHIM, kernels_of, run_on_shim
 from tests.running import executable, one_op, outputs_of
 from tests.samples import SAMPLES, Agreement, Sample
-from tests.table.agreement import bits, values
-from tests.values import laid_out, uniform
+from tests.table.agreement import bits, values as equal_values
+from tests.values import factors, laid_out, uniform
 
 Array = np.ndarray[Any, Any]
 FULL = os.environ.get("CUDA_TESTS") == "full"
@@ -60,7 +60,7 @@ class Case:
         """How the shim's outputs differ from the CPU engine's."""
         actual, _ = run_on_shim(self.plan, self.operands, schedule=self.schedule)
         expected = outputs_of(executable(self.program, "cpu:0"), self.operands)
-        compare = values if self.agreement == "values" else bits
+        compare = equal_values if self.agreement == "values" else bits
         problems = [compare(np.asarray(a), np.asarray(e)) for a, e in zip(actual, expected, strict=True)]
         return next((p for p in problems if p), None)
 
@@ -117,7 +117,7 @@ REDUCED: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
     ((3, 17), (1,)), ((17, 3), (0,)), ((3, 5000), (1,)), ((5000, 3), (0,)), ((4, 3, 70), (0, 2)), ((9001,), (0,)),
     ((3, 0), (1,)), ((1,), (0,)), ((40, 33), (0, 1)), ((2, 2048), (1,)), ((2, 4097), (1,)), ((5, 70, 6), (1,)),
 )  # fmt: skip
-REDUCTIONS = ("sum", "squared_deviations", "max", "min", "argmax", "argmin")
+REDUCTIONS = ("sum", "prod", "squared_deviations", "max", "min", "argmax", "argmin")
 REDUCED_DTYPES = ("float32", "float64", "complex64", "float16", "int32", "complex128", "int8", "uint64", "bool")
 LONGEST_OF_THREAD = 2048
 
@@ -136,14 +136,15 @@ def reduced() -> tuple[Case, ...]:
         for schedule in SCHEDULES:
             for shape, axes in REDUCED:
                 length = int(np.prod([shape[a] for a in axes]))
-                if schedule == "thread" and length > LONGEST_OF_THREAD or not length and name[:3] != "sum":
+                if schedule == "thread" and length > LONGEST_OF_THREAD or not length and name not in ("sum", "prod"):
                     continue
                 number += 1
                 if not FULL and number % 2:
                     continue
                 mine = dtypes if FULL else [dtypes[number // 2 % len(dtypes)]]
                 for dtype in mine:
-                    sample = Sample((uniform(shape, dtype, number),), {"axes": axes, "keepdims": False})
+                    values = factors if name == "prod" else uniform
+                    sample = Sample((values(shape, dtype, number),), {"axes": axes, "keepdims": False})
                     found.append(op_case(name, sample, schedule))
     return tuple(found)
 

@@ -10,13 +10,14 @@ import pytest
 import tenferro as tn
 from tenferro.engines.cuda import launch, prelude
 from tenferro.engines.cuda.launch import Device
+from tenferro.engines.cuda.params import Schedule
 from tests.cuda import cases, running
 from tests.cuda.running import SMALL, Run, run_on_shim
 from tests.cuda.shim.compile import missing
 from tests.running import executable, outputs_of
-from tests.samples import Sample
+from tests.samples import Sample, Values
 from tests.table.agreement import bits
-from tests.values import uniform
+from tests.values import factors, uniform
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "never")
 
@@ -52,10 +53,21 @@ def test_every_schedule_is_met() -> None:
     assert met == set(cases.SCHEDULES)
 
 
-def test_a_tree_of_three_levels() -> None:
+@pytest.mark.parametrize("schedule", cases.SCHEDULES)
+def test_infinite_factors(schedule: Schedule) -> None:
+    """Lanes that no element reaches change nothing, beside infinities too."""
+    for n in (1, 5, 33, 1000) if schedule == "thread" else (3, 33, 5000):
+        x = np.ones((3, n), np.complex64)
+        x[:, n // 2], x[1, -1] = complex(np.inf, 0), complex(0, -1)
+        case = cases.op_case("prod", Sample((x,), {"axes": (1,), "keepdims": False}), schedule)
+        assert case.problem() is None, n
+
+
+@pytest.mark.parametrize(("name", "values"), [("sum", uniform), ("prod", factors)])
+def test_a_tree_of_three_levels(name: str, values: Values) -> None:
     """2048 * 2048 elements of 8 bytes fill two levels of chunks; a few more need a third."""
-    x = uniform((2048 * 2048 + 5,), "float64", 1)
-    case = cases.op_case("sum", Sample((x,), {"axes": (0,), "keepdims": False}))
+    x = values((2048 * 2048 + 5,), "float64", 1)
+    case = cases.op_case(name, Sample((x,), {"axes": (0,), "keepdims": False}))
     run = Run(case.plan, case.operands, SMALL, None, dry=True)
     run.go()
     assert [b.key.variant.schedule for b in run.bounds] == ["split"]

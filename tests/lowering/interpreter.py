@@ -14,7 +14,7 @@ import numpy as np
 from tenferro.lowering.exec_program import Slot
 from tenferro.lowering.plan import AdoptStep, CallStep, Plan, RegionStep, ViewStep
 from tenferro.lowering.region import Apply, Gather, Iota, Load, Reduce, Region, Uniform, Valid, ViewStep as RegionView
-from tenferro.lowering.tree import tree_moments, tree_sum
+from tenferro.lowering.tree import tree_moments, tree_product, tree_sum
 from tenferro.tracer.dims import DimExpr, Leaf, evaluate, evaluate_shape
 from tenferro.tracer.op import Library
 from tenferro.tracer.ops import layout
@@ -174,6 +174,10 @@ def reduce(x: Any, kind: str, axes: tuple[int, ...], dtype: Any) -> Any:
             return tree_sum(rows)
         case "sum":
             return rows.sum(-1, dtype=dtype)
+        case "product" if x.dtype.kind in "fc":
+            return tree_product(rows)
+        case "product":
+            return rows.prod(-1, dtype=dtype)
         case "moments" if x.dtype.kind == "c":
             return tree_moments(rows.real) + tree_moments(rows.imag)
         case "moments":

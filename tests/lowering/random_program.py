@@ -71,7 +71,7 @@ class Generator:
         if not x.type.rank:
             return None
         axes = tuple(sorted(self.random.sample(range(x.type.rank), self.random.randint(1, x.type.rank))))
-        op = self.random.choice(["sum", "max", "min", "squared_deviations", "argmax"])
+        op = self.random.choice(["sum", "prod", "max", "min", "squared_deviations", "argmax"])
         if op != "sum" and any(evaluate_shape((x.type.shape[a],), self.sizes)[0] == 0 for a in axes):
             op = "sum"
         made = self.b.emit(op, x, axes=axes, keepdims=self.random.random() < 0.5)

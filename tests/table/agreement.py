@@ -113,6 +113,9 @@ def by_agreement(kind: Agreement, actual: Array, expected: Array, operands: tupl
         case "sum":
             total = float(sum(np.abs(x.astype(np.complex128)).sum() for x in operands))
             return close(actual, expected, epsilons=4, scale=total)
+        case "factors":
+            count = operands[0].size // max(1, expected.size)
+            return _complex_or(actual, expected, epsilons=4 * count + 4)
         case "deviations":
             squares = float(sum((np.abs(x.astype(np.complex128)) ** 2).sum() for x in operands))
             return close(actual, expected, epsilons=8, scale=squares)

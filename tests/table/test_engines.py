@@ -18,7 +18,7 @@ from tests.running import ENGINES, executable, one_op, outputs_of
 from tests.samples import SAMPLES, Sample
 from tests.table.agreement import bits, by_agreement
 from tests.table.test_infer import reference
-from tests.values import laid_out, uniform
+from tests.values import factors, laid_out, uniform
 
 Array = np.ndarray[Any, Any]
 SIZELESS = {"axes", "keepdims", "axis", "dtype", "mode", "extent"}
@@ -117,7 +117,7 @@ REDUCTIONS = [name for name in OPS if isinstance(OPS[name].form, Reduction)]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128", "float16"])
-@pytest.mark.parametrize("name", ["sum", "squared_deviations"])
+@pytest.mark.parametrize("name", ["sum", "prod", "squared_deviations"])
 def test_reductions_follow_the_tree(name: str, dtype: str) -> None:
     """Equal bits with the reference engine, which writes the tree in NumPy: lengths round the lanes and the chunks."""
     for shape, axes in (
@@ -126,10 +126,24 @@ def test_reductions_follow_the_tree(name: str, dtype: str) -> None:
         ((40, 200), (0, 1)),
         ((140_000,), (0,)),
     ):  # fmt: skip
-        sample = Sample((uniform(shape, dtype, 1),), {"axes": axes, "keepdims": False})
+        x = (factors if name == "prod" else uniform)(shape, dtype, 1)
+        sample = Sample((x,), {"axes": axes, "keepdims": False})
         (expected,) = outputs_of(made_for("reference:0", name, sample), sample.operands)
         (actual,) = outputs_of(made_for("cpu:0", name, sample), sample.operands)
         assert bits(actual, expected) is None, f"{sample}: {bits(actual, expected)}"
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_infinite_factors_on_every_schedule(dtype: str) -> None:
+    """What lanes start from and are filled up with makes no NaN: 1 + 0i changes nothing, beside infinities too."""
+    for n in (1, 2, 33, 700, 5000):
+        x = np.ones(n, dtype)
+        x[n // 2], x[-1] = complex(np.inf, 0), complex(0, -1) if n > 1 else complex(0, np.inf)
+        for rows, axes in ((x, (0,)), (np.repeat(x[:, None], 40, 1), (0,)), (np.repeat(x[None], 3, 0), (1,))):
+            sample = Sample((rows,), {"axes": axes, "keepdims": False})
+            (expected,) = outputs_of(made_for("reference:0", "prod", sample), sample.operands)
+            (actual,) = outputs_of(made_for("cpu:0", "prod", sample), sample.operands)
+            assert bits(actual, expected) is None, f"{n}, {axes}: {bits(actual, expected)}"
 
 
 def test_maximum_orders_zeros() -> None:

@@ -63,6 +63,7 @@ BAD_CALLS: dict[str, Bad] = {
     "astype": (lambda x: x.astype("U3"), (A3,), TypeError, r"^astype: .*"),
     "bitcast": (lambda x: x.view("f4"), (A3,), TypeError, r"^view: float64 as float32"),
     "sum": (lambda x: x.sum(axis=2), (M23,), IndexError, r"^sum: axis 2"),
+    "prod": (lambda x: x.prod(axis=2), (M23,), IndexError, r"^prod: axis 2"),
     "max": (lambda x: x.max(axis=-3), (M23,), IndexError, r"^max: axis -3"),
     "min": (lambda x: x[:0].min(), (A3,), ValueError, r"^min: .*"),
     "argmax": (lambda x: x[:0].argmax(), (A3,), ValueError, r"^argmax: .*"),

@@ -119,7 +119,7 @@ def _call(name: str, rule: Rule, a: Any, axis: Any, keepdims: bool, static: dict
         axes = axes_of(axis, rank, name)
         shape = reduced_shape(value.type.shape, axes, keepdims)
         static = {**static, "axis": axes, "keepdims": keepdims}
-        if not all(trace.guard("<", 0, value.type.shape[k]) for k in axes) and name != "prod":
+        if not all(trace.guard("<", 0, value.type.shape[k]) for k in axes):
             raise ShapeError(f"{name}: an empty axis; a size of at least 1 is needed{at(user_line())}")
     dtype = _result_dtype(name, value, static)
     call = trace.emit1(
@@ -156,12 +156,6 @@ def cumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any
         a, axis = ravel(a), 0
     static: dict[str, Hashable] = {} if dtype is None else {"dtype": np.dtype(dtype)}
     return _call("cumprod", "same", a, axis, False, static, out)
-
-
-def prod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False) -> Any:
-    """The product over the axes."""
-    static: dict[str, Hashable] = {} if dtype is None else {"dtype": np.dtype(dtype)}
-    return _call("prod", "reduce", a, axis, bool(keepdims), static, out)
 
 
 def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: Any = False) -> Any:
@@ -277,7 +271,6 @@ FUNCTIONS: tuple[ApiFunction, ...] = (
     _f("sort", _along("sort"), ("a",)),
     _f("argsort", _along("argsort"), ("a",)),
     _f("cumprod", cumprod, ("a", "out")),
-    _f("prod", prod, ("a", "out")),
     _f("median", median, ("a", "out")),
     _f("quantile", quantile, ("a", "out")),
     _f("percentile", percentile, ("a", "out")),

@@ -83,6 +83,24 @@ def sum_(
     return deliver(trace, "sum", total, out)
 
 
+def prod(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = NOTHING, initial: Any = NOTHING,
+    where: Any = NOTHING,
+) -> Any:  # fmt: skip
+    """The product over the axes; bools and integers are multiplied in 64 bits."""
+    trace = running_trace("prod")
+    array = as_traced(trace, a, "prod")
+    target = accumulation_dtype(array.dtype) if dtype is None else dtype_of(dtype, "prod")
+    value = _masked(trace, build.convert(trace, array.read(), target), where, build.literal(1, target), "prod")
+    axes = axes_of(axis, len(value.type.shape), "prod")
+    if target == BOOL:
+        return all_(new(trace, value), axis, out, keepdims)
+    found: Operand = trace.emit1(reductions.prod_, value, axes=axes, keepdims=_flag(keepdims))
+    if _given(initial):
+        found = trace.emit1(p.multiply, found, _initial(trace, initial, target, "prod"))
+    return deliver(trace, "prod", found, out)
+
+
 def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     """How many elements are not 0."""
     trace = running_trace("count_nonzero")
@@ -350,6 +368,7 @@ def _f(name: str, function: Callable[..., Any], arrays: tuple[str, ...]) -> ApiF
 
 FUNCTIONS: tuple[ApiFunction, ...] = (
     _f("sum", sum_, ("a", "out", "where", "initial")),
+    _f("prod", prod, ("a", "out", "where", "initial")),
     _f("mean", mean, ("a", "out", "where")),
     _f("var", var, ("a", "out")),
     _f("std", std, ("a", "out")),

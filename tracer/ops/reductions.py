@@ -48,6 +48,13 @@ def _reference_sum(x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
     return np.sum(x, axis=axes, keepdims=keepdims, dtype=np.asarray(x).dtype)
 
 
+def _reference_prod(x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
+    dtype = np.asarray(x).dtype
+    wide = np.dtype(np.float32) if dtype == np.float16 else dtype
+    with np.errstate(all="ignore"):
+        return np.prod(x, axis=axes, keepdims=keepdims, dtype=wide).astype(dtype)
+
+
 def _reference_extreme(function: Callable[..., Any]) -> Callable[..., Any]:
     def reference(x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
         return function(x, axis=axes, keepdims=keepdims)
@@ -79,6 +86,7 @@ def _row(name: str, kind: ReductionKind, infer: InferRule, reference: Callable[.
 
 
 sum_ = _row("sum", "sum", _infer("sum", "iufc", _same), _reference_sum)
+prod_ = _row("prod", "product", _infer("prod", "iufc", _same), _reference_prod)
 max_ = _row("max", "max", _infer("max", "biufc", _same), _reference_extreme(np.max))
 min_ = _row("min", "min", _infer("min", "biufc", _same), _reference_extreme(np.min))
 argmax = _row("argmax", "argmax", _infer("argmax", "biuf", _index), _reference_arg(np.argmax))
