@@ -4,7 +4,8 @@ One file for each entry: magic, sha256 of key and payload, the payload. A file i
 renamed, so that a reader, or a second writer of the same key, never sees half of one. Anything that does not check is
 treated as absent and written anew. Nothing is unpickled.
 
-Engines keep their entries side by side in one directory: a *kind* has a magic and a suffix of its own, the bound is one.
+Engines keep their entries side by side in one directory: a *kind* has a magic and a suffix of its own; there is one
+bound for all.
 """
 
 from __future__ import annotations

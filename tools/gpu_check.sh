@@ -9,7 +9,7 @@ report="${1:-gpu_report.txt}"
 python="${PYTHON:-python3}"
 "$python" tools/typed_tree.py >/dev/null || exit 1
 # The tree of links stands for an installed package; the folder tenferro/ of the root, which is only its top, must not
-# come before it.
+# come before it: not by pytest's setting either.
 export PYTHONSAFEPATH=1 PYTHONUNBUFFERED=1 PYTHONPATH="$PWD/build/typed:$PWD"
 exec > >(tee "$report") 2>&1
 failed=0
@@ -22,7 +22,7 @@ step() {
 
 git log -1 --format='%h %s'
 step 20 nvidia-smi
-step 160 "$python" -m pytest tests/gpu -q -p no:cacheprovider --maxfail=20
+step 160 "$python" -m pytest tests/gpu -q -p no:cacheprovider -o pythonpath="build/typed ." --maxfail=20
 step 110 "$python" -m benchmarks --engine cuda --seconds 0.2 --json "${report%.txt}.json"
 printf '\n== %s\n' "$([ "$failed" = 0 ] && echo "all of it passed" || echo "something failed")"
 exit "$failed"

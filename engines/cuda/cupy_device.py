@@ -23,6 +23,7 @@ from tenferro.engines.cuda.device import (
 )
 from tenferro.engines.cuda.prelude import OPTIONS, KernelText, module_text
 from tenferro.engines.cuda.staging import Staging
+from tenferro.engines.disk_cache import CUDA_IMAGES, configured
 from tenferro.engines.errors import ConfigurationError
 from tenferro.tracer.errors import LoweringError
 
@@ -43,12 +44,30 @@ def _import_cupy() -> Any:
     return cupy
 
 
+def architecture(nvrtc: Any, capability: tuple[int, int]) -> str:
+    """What NVRTC compiles for: the GPU's own instructions, or PTX for a GPU that is newer than this NVRTC."""
+    wanted, known = 10 * capability[0] + capability[1], sorted(map(int, nvrtc.getSupportedArchs()))
+    if wanted in known:
+        return f"sm_{wanted}"
+    older = [k for k in known if k < wanted]
+    if not older:
+        raise LoweringError(
+            f"cuda: a GPU of compute capability {capability[0]}.{capability[1]}; this NVRTC needs {known[0] / 10}"
+        )
+    return f"compute_{older[-1]}"
+
+
+def toolchain(nvrtc: Any, capability: tuple[int, int]) -> tuple[str, ...]:
+    """What machine code depends on beside the text."""
+    version = ".".join(map(str, nvrtc.getVersion()))
+    return (f"compute capability {capability[0]}.{capability[1]}", f"NVRTC {version}", *OPTIONS)
+
+
 def compiled(nvrtc: Any, text: str, capability: tuple[int, int]) -> bytes:
     """The machine code of a module, or its PTX for a GPU that is newer than this NVRTC. LoweringError with its log.
 
     CuPy's own RawModule will not do: it adds -ftz=true, under which subnormal numbers of float32 are lost."""
-    wanted, known = 10 * capability[0] + capability[1], sorted(map(int, nvrtc.getSupportedArchs()))
-    arch = f"sm_{wanted}" if wanted in known else f"compute_{max(k for k in known if k <= wanted)}"
+    arch = architecture(nvrtc, capability)
     program = nvrtc.createProgram(text, "kernels.cu", (), ())
     try:
         nvrtc.compileProgram(program, (*OPTIONS, f"--gpu-architecture={arch}"))
@@ -126,7 +145,7 @@ class CupyDevice(Device):
     """GPU ``number``. ImportError without CuPy; ConfigurationError without such a GPU."""
 
     def __init__(self, number: int = 0) -> None:
-        super().__init__()
+        super().__init__(configured(CUDA_IMAGES))
         self.cupy = cupy = _import_cupy()
         self._errors: tuple[type[Exception], ...] = (
             cupy.cuda.runtime.CUDARuntimeError,
@@ -241,8 +260,14 @@ class CupyDevice(Device):
 
     # Kernels.
 
-    def compile(self, kernels: Sequence[KernelText]) -> Mapping[str, Any]:
-        image = compiled(self.cupy.cuda.nvrtc, module_text(kernels), self.capability)
+    @property
+    def toolchain(self) -> tuple[str, ...]:
+        return toolchain(self.cupy.cuda.nvrtc, self.capability)
+
+    def compile(self, kernels: Sequence[KernelText]) -> bytes:
+        return compiled(self.cupy.cuda.nvrtc, module_text(kernels), self.capability)
+
+    def load(self, image: bytes, kernels: Sequence[KernelText]) -> Mapping[str, Any]:
         with self.watched():
             module = self.cupy.cuda.function.Module()
             module.load(image)

@@ -15,7 +15,8 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from tenferro.engines.cuda.prelude import KernelText
+from tenferro.engines.cuda.prelude import KernelText, module_text
+from tenferro.engines.disk_cache import DiskCache, entry_key
 
 Array = np.ndarray[Any, Any]
 ALIGNMENT = 256
@@ -106,12 +107,14 @@ class PoolStats:
 
 
 class Device(ABC):
-    """One GPU. Making it allocates nothing on it; every method may be called by any thread."""
+    """One GPU. Making it allocates nothing on it; every method may be called by any thread. ``cache``: where machine
+    code is kept from one process to the next."""
 
-    def __init__(self) -> None:
+    def __init__(self, cache: DiskCache | None = None) -> None:
+        self.cache = cache
+        self.modules = 0
         self._functions: dict[str, Mapping[str, Any]] = {}
         self._loading = threading.Lock()
-        self.modules = 0
 
     @property
     @abstractmethod
@@ -164,9 +167,18 @@ class Device(ABC):
 
     # Kernels.
 
+    @property
     @abstractmethod
-    def compile(self, kernels: Sequence[KernelText]) -> Mapping[str, Any]:
-        """The functions of one module of these kernels, by name. LoweringError for a text that is refused."""
+    def toolchain(self) -> tuple[str, ...]:
+        """What machine code depends on beside the text: compute capability, the compiler's version, its options."""
+
+    @abstractmethod
+    def compile(self, kernels: Sequence[KernelText]) -> bytes:
+        """The machine code of one module of these kernels. LoweringError for a text that is refused."""
+
+    @abstractmethod
+    def load(self, image: bytes, kernels: Sequence[KernelText]) -> Mapping[str, Any]:
+        """The functions in what ``compile`` made of these kernels, by name."""
 
     @abstractmethod
     def launch(
@@ -175,17 +187,29 @@ class Device(ABC):
         """Submit one launch. ``argument``: the parameter words, by value, or their device address."""
 
     def functions(self, kernels: Iterable[KernelText]) -> list[Mapping[str, Any]]:
-        """For each kernel its functions, by entry. Those not seen before are compiled as one module."""
+        """For each kernel its functions, by entry. Those not seen before make one module."""
         wanted = list(kernels)
         with self._loading:
             new = {k.body: k for k in wanted if k.body not in self._functions}
             if new:
-                found = self.compile(list(new.values()))
+                texts = list(new.values())
+                found = self.load(self._image(texts), texts)
                 self.modules += 1
                 self._functions.update(
                     (body, {entry: found[name] for entry, name in k.entries.items()}) for body, k in new.items()
                 )
             return [self._functions[k.body] for k in wanted]
+
+    def _image(self, kernels: Sequence[KernelText]) -> bytes:
+        """Machine code from the disk, or compiled and put there."""
+        if self.cache is None:
+            return self.compile(kernels)
+        key = entry_key(module_text(kernels), *self.toolchain)
+        found = self.cache.load(key)
+        if found is None:
+            found = self.compile(kernels)
+            self.cache.store(key, found)
+        return found
 
     # Streams and libraries.
 

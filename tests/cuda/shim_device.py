@@ -29,7 +29,8 @@ from tenferro.engines.cuda.device import (
     Stream,
 )
 from tenferro.engines.cuda.engine import CudaEngine
-from tenferro.engines.cuda.prelude import KernelText
+from tenferro.engines.cuda.prelude import KernelText, module_text
+from tenferro.engines.disk_cache import DiskCache
 from tests.cuda.running import SHIM, SMALL
 
 Array = np.ndarray[Any, Any]
@@ -141,8 +142,11 @@ def view(address: int, shape: Sequence[int], strides: Sequence[int], dtype: Any)
 class ShimDevice(Device):
     """``fail``: a text makes the next launch fail with it: at once with ``fail_late`` false, else when it runs."""
 
-    def __init__(self, eager: bool = False, libraries: Iterable[LibraryName] = ("matmul",)) -> None:
-        super().__init__()
+    def __init__(
+        self, eager: bool = False, libraries: Iterable[LibraryName] = ("matmul",), cache: DiskCache | None = None
+    ) -> None:
+        super().__init__(cache)
+        self.compiled = 0
         self.fail, self.fail_late = "", False
         self.faults: list[str] = []
         self.launches: list[str] = []
@@ -219,9 +223,17 @@ class ShimDevice(Device):
 
     # Kernels.
 
-    def compile(self, kernels: Sequence[KernelText]) -> Mapping[str, Any]:
+    toolchain: tuple[str, ...] = ("compute capability 9.0", "shim 1")  # type: ignore[assignment]
+
+    def compile(self, kernels: Sequence[KernelText]) -> bytes:
+        self.compiled += 1
         with _one_at_a_time:
             SHIM.add(kernels)
+        return _image(kernels)
+
+    def load(self, image: bytes, kernels: Sequence[KernelText]) -> Mapping[str, Any]:
+        if image != _image(kernels):
+            raise DeviceError(f"an image of {len(image)} bytes that is not of these kernels")
         return {name: (kernel, entry) for kernel in kernels for entry, name in kernel.entries.items()}
 
     def launch(
@@ -283,6 +295,11 @@ class ShimDevice(Device):
             self._stream.submit(work)
 
 
+def _image(kernels: Sequence[KernelText]) -> bytes:
+    """What stands for machine code: a text as long as a module's, of which every byte counts."""
+    return b"shim image\n" + module_text(kernels).encode()[::-1]
+
+
 def _aligned(size: int) -> Array:
     raw = np.empty(size + ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % ALIGNMENT
@@ -319,8 +336,11 @@ class DryDevice(ShimDevice):
         super().__init__(eager=True)
         self.kernels: list[KernelText] = []
 
-    def compile(self, kernels: Sequence[KernelText]) -> Mapping[str, Any]:
+    def compile(self, kernels: Sequence[KernelText]) -> bytes:
         self.kernels += kernels
+        return b""
+
+    def load(self, image: bytes, kernels: Sequence[KernelText]) -> Mapping[str, Any]:
         return {name: None for kernel in kernels for name in kernel.entries.values()}
 
     def launch(

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 import tenferro as tn
-from tenferro.engines.cuda.cupy_device import CupyDevice, compiled
+from tenferro.engines.cuda.cupy_device import CupyDevice, compiled, toolchain
 from tenferro.engines.cuda.device import Event
 from tenferro.engines.cuda.engine import CudaEngine
+from tenferro.engines.cuda.prelude import OPTIONS
 from tenferro.engines.cuda.staging import Staging
 from tenferro.engines.errors import ConfigurationError
 from tenferro.tracer.errors import LoweringError
@@ -52,6 +53,19 @@ def test_a_gpu_newer_than_nvrtc_gets_ptx_that_keeps_subnormals():
     ptx = compiled(nvrtc(), softmax_text(), (99, 0)).decode(errors="replace")
     assert ".target sm_" in ptx and "div.rn.f32" in ptx
     assert ".ftz" not in ptx and ".approx" not in ptx
+
+
+@needs_cupy
+def test_a_gpu_that_nvrtc_has_given_up_is_refused():
+    with pytest.raises(LoweringError, match="compute capability 3.5; this NVRTC needs"):
+        compiled(nvrtc(), softmax_text(), (3, 5))
+
+
+@needs_cupy
+def test_machine_code_on_disk_is_known_by_gpu_compiler_and_options():
+    found = toolchain(nvrtc(), (9, 0))
+    assert found[0] == "compute capability 9.0" and found[1].startswith("NVRTC ") and found[2:] == OPTIONS
+    assert toolchain(nvrtc(), (8, 0))[1:] == found[1:]
 
 
 @needs_cupy
