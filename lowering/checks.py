@@ -21,14 +21,16 @@ def _line(instruction: Instruction) -> SourceLine | None:
 
 
 def called(instruction: Instruction, operands: Sequence[Any], params: Mapping[str, Any]) -> Any:
-    """What the row's function on NumPy arrays gives; what it raises has the user's line."""
+    """What the row's function on NumPy arrays gives; what it raises, or warns of, has the user's line."""
     try:
-        return instruction.op.reference(*operands, **params)
+        return library.computed(instruction.op, operands, params, _line(instruction))
     except NUMPY_ERRORS as error:
-        raise _call_error(instruction, operands, error) from None
+        raise _call_error(instruction, operands, params, error) from None
 
 
-def _call_error(instruction: Instruction, operands: Sequence[Any], error: Exception) -> Exception:
+def _call_error(
+    instruction: Instruction, operands: Sequence[Any], params: Mapping[str, Any], error: Exception
+) -> Exception:  # fmt: skip
     if instruction.op is library.scatter and isinstance(error, IndexError):
         base, places, _ = operands
         size = base.shape[instruction.params["axis"]]

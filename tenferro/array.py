@@ -18,6 +18,7 @@ from tenferro.tracer.api.methods import ArrayMethods
 from tenferro.tracer.errors import DtypeError, LoweringError, TraceError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.signature import AnyArray, as_native, register_wrapper
+from tenferro.tracer.standing import standing_at
 from tenferro.tracer.trace import current_trace
 
 if TYPE_CHECKING:
@@ -125,7 +126,9 @@ class Array(ArrayMethods):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> AnyArray:
         """The same memory as an ndarray, unless a dtype or a copy is asked for, or it is a scalar's."""
-        return np.array(_shared(self), dtype=dtype, copy=copy)
+        if dtype is None or np.dtype(dtype) == self.dtype:
+            return np.array(_shared(self), copy=copy)
+        return standing_at(user_line())(np.array, (_shared(self),), {"dtype": dtype, "copy": copy})  # type: ignore[no-any-return]
 
     def __dlpack__(self, **options: Any) -> Any:
         return np.asarray(_shared(self)).__dlpack__(**options)
@@ -320,7 +323,7 @@ def _as_ndarray(x: Any, dtype: Any, copy: bool | None) -> AnyArray:
         x = np.from_dlpack(x)
     if isinstance(x, np.ndarray | np.generic) and x.dtype.kind == "f" and np.dtype(dtype).kind in "iu":
         x = evaluator().call("astype", (x, dtype), {})  # saturates, and NaN becomes 0, as in the kernels
-    data = np.array(x, dtype=dtype, copy=copy)
+    data = standing_at(user_line())(np.array, (x,), {"dtype": dtype, "copy": copy})
     return as_native(data, "x", "asarray")
 
 

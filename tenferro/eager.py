@@ -322,7 +322,8 @@ def set_item(array: Array, key: Any, value: Any) -> None:
         raise _no_write("setitem", array)
     new = _converted(value, array.dtype)
     try:
-        array._data[_unwrapped(key)] = new
+        with np.errstate(all="ignore"):
+            array._data[_unwrapped(key)] = new
     except NUMPY_ERRORS as error:
         raise as_own("setitem", error) from None
 

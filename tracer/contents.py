@@ -16,6 +16,7 @@ from tenferro.tracer.dims import DimExpr, Extent, Leaf, evaluate, leaf, leaves
 from tenferro.tracer.errors import TraceError
 from tenferro.tracer.lines import SourceLine, at, user_line
 from tenferro.tracer.op import Library
+from tenferro.tracer.ops import library
 from tenferro.tracer.program import DimScalar, Literal, Operand, Operation, Value
 from tenferro.tracer.trace import Trace, is_tenferro_array
 
@@ -139,7 +140,7 @@ class Evaluation:
             for k, v in operation.params.items()
         }
         with np.errstate(all="ignore"):
-            results = operation.op.reference(*arrays, **params)
+            results = library.computed(operation.op, arrays, params, operation.line)
         outputs = operation.outputs
         for output, result in zip(outputs, results if isinstance(results, tuple) else (results,), strict=True):
             self._values[output.id] = _read_only(np.asarray(result, output.type.dtype))

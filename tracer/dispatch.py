@@ -6,6 +6,7 @@ Operations among known cells are NumPy's own, at once; everything else is traced
 from __future__ import annotations
 
 import inspect
+import operator
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from tenferro.tracer.dim import Dim
 from tenferro.tracer.errors import REFUSALS, MutationError, TraceError
 from tenferro.tracer.foreign import NUMPY_ERRORS, as_own
 from tenferro.tracer.lines import at, user_line
+from tenferro.tracer.standing import standing_at
 from tenferro.tracer.trace import Trace, current_trace, is_tenferro_array, running_trace
 from tenferro.tracer.traced import TracedArray, from_known
 
@@ -75,7 +77,7 @@ def _evaluate(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """NumPy's own function on the known arrays; ``out=`` writes into the variable."""
     trace = running_trace(getattr(function, "__name__", "function"))
     outs = kwargs.get("out")
-    found = function(*_bare(args), **_bare(kwargs))
+    found = standing_at(user_line())(function, _bare(args), _bare(kwargs))
     targets = [o for o in (outs if type(outs) is tuple else (outs,)) if type(o) is TracedArray]
     for target in targets:
         target._cell.touched()
@@ -178,7 +180,7 @@ def _concretely(trace: Trace, function: ApiFunction, args: Any, kwargs: dict[str
     present = _present((args, kwargs), function.name)
     if present is None or kwargs.get("out") is not None:
         raise error
-    return wrap_known(trace, function.reference(*present[0], **present[1]))
+    return wrap_known(trace, standing_at(user_line())(function.reference, *present))
 
 
 def _number(x: Any, name: str) -> Any:
@@ -303,7 +305,7 @@ def set_item(x: TracedArray, key: Any, value: Any) -> None:
         known = x.known()
         assert known is not None
         try:
-            known[_bare(key)] = _bare(value)
+            standing_at(user_line())(operator.setitem, (known, _bare(key), _bare(value)), {})
         except NUMPY_ERRORS as error:
             raise as_own("setitem", error) from None
         x._cell.touched()
@@ -318,7 +320,7 @@ def update_in_place(x: TracedArray, name: str, other: Any) -> TracedArray:
     x.check_writeable()
     if x._cell.known is not None and is_known(other):
         known = x.known()
-        API[name].reference(known, _bare(other), out=known)
+        standing_at(user_line())(API[name].reference, (known, _bare(other)), {"out": known})
         x._cell.touched()
         return x
     value = API[name].function(x, other).read()

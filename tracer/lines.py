@@ -48,7 +48,7 @@ def _line_number(frame: FrameType) -> int:
 
 def is_users(frame: FrameType) -> bool:
     """Whether the frame's module is neither tenferro nor NumPy, nor what enters our ``with`` blocks."""
-    name = frame.f_globals.get("__name__", "")
+    name = frame.f_globals.get("__name__") or ""
     internal = _INTERNAL.get(name)
     return not (_is_internal(name) if internal is None else internal)
 

@@ -38,9 +38,8 @@ def pinned_value(trace: Trace, operand: Operand) -> Any:
 
     for operation in needed:
         with np.errstate(all="ignore"):
-            values[operation.outputs[0].id] = operation.op.reference(
-                *[value(i) for i in operation.inputs], **operation.params
-            )
+            operands = [value(i) for i in operation.inputs]
+            values[operation.outputs[0].id] = library.computed(operation.op, operands, operation.params, operation.line)
     return np.asarray(value(operand))[()]
 
 

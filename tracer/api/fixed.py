@@ -20,6 +20,7 @@ from tenferro.tracer.foreign import NUMPY_ERRORS, as_own
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.ops import library
 from tenferro.tracer.program import Operand
+from tenferro.tracer.standing import silently
 from tenferro.tracer.trace import Trace, is_supported, running_trace
 from tenferro.tracer.traced import TracedArray, operand
 
@@ -77,7 +78,7 @@ def _call(name: str, arrays: list[Any], static: dict[str, Hashable]) -> Any:
     ones = [np.ones(_pinned(trace, name, x), x.type.dtype) for x in operands]
     try:
         with np.errstate(all="ignore"):
-            told = getattr(np, name)(*ones, **static)
+            told = silently(getattr(np, name), ones, static)  # it warns when it runs
             found = np.asarray(told)
     except NUMPY_ERRORS as error:
         raise as_own(name, error) from None

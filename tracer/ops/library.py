@@ -6,15 +6,17 @@ passes as ``params["extent"]``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from tenferro.tracer.dims import shape_text
 from tenferro.tracer.errors import DtypeError, ShapeError
+from tenferro.tracer.lines import SourceLine
 from tenferro.tracer.op import Contraction, Library, Op
 from tenferro.tracer.program import ArrayType, Params
+from tenferro.tracer.standing import standing_at
 
 
 def _infer_matmul(types: Sequence[ArrayType], params: Params) -> tuple[ArrayType, ...]:
@@ -77,9 +79,18 @@ def _reference_mask_update(base: Any, mask: Any, value: Any) -> Any:
     return out
 
 
-def _reference_numpy(*xs: Any, function: str, static: tuple[tuple[str, Any], ...], shape: Any, dtype: Any) -> Any:
-    """A function of NumPy's main namespace by name; ``static`` are its keyword arguments."""
-    return np.asarray(getattr(np, function)(*xs, **dict(static)), dtype)
+def _reference_numpy(
+    *xs: Any, function: str, static: tuple[tuple[str, Any], ...], shape: Any, dtype: Any, line: SourceLine | None = None
+) -> Any:
+    """A function of NumPy's main namespace by name; ``static`` are its keyword arguments. It warns at ``line``."""
+    return np.asarray(standing_at(line)(getattr(np, function), xs, dict(static)), dtype)
+
+
+def computed(op: Op, operands: Sequence[Any], params: Mapping[str, Any], line: SourceLine | None) -> Any:
+    """A row's function on NumPy arrays; what NumPy warns of in a call by name is shown at ``line``."""
+    if op is numpy_call:
+        return op.reference(*operands, **params, line=line)
+    return op.reference(*operands, **params)
 
 
 matmul = Op("matmul", Contraction(), _infer_matmul, lambda a, b: np.matmul(a, b))
