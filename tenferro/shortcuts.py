@@ -84,10 +84,10 @@ class Shortcuts:
         if late is None:
             return None
         inputs = (*inputs, *late.inputs)
+        entry = Entry(len(args), tuple(kwargs))
         shortcut = compiled.shortcut(inputs, is_spent)
         if shortcut is None:
             return None
-        entry = Entry(len(args), tuple(kwargs))
         values = [*args, *kwargs.values()]
         writer = _Writer(entry, shortcut.places)
         try:

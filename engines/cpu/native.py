@@ -34,6 +34,7 @@ _lock = threading.RLock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 _keep: list[Any] = []
+_definitions: dict[tuple[Any, str], _MethodDef] = {}
 
 
 class _MethodDef(ctypes.Structure):
@@ -117,10 +118,13 @@ def _builtin(library: Library, name: str, flags: int = _METH_FASTCALL, receiver:
     return make(ctypes.byref(definition), receiver, None)  # type: ignore[no-any-return]
 
 
-@cache
 def _definition(library: Library, name: str, flags: int) -> _MethodDef:
-    """Kept for ever: builtins point to it."""
-    return _MethodDef(name.encode(), library.address(name), flags, None)
+    """The one of its name, kept for ever: builtins point to it."""
+    with _lock:
+        found = _definitions.get((library, name))
+        if found is None:
+            found = _definitions[library, name] = _MethodDef(name.encode(), library.address(name), flags, None)
+        return found
 
 
 def server(words: np.ndarray[Any, Any], fallback: Callable[..., Any]) -> Callable[..., Any]:

@@ -7,6 +7,8 @@ block that an executable has bound to such arguments. Out: words that ``native_c
 from __future__ import annotations
 
 import ctypes
+import os
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -38,6 +40,7 @@ class Entry:
 
     def __init__(self, given: int, names: Sequence[str]) -> None:
         self.values = given + len(names)
+        self.epoch = switches.epoch()
         self._given = given
         self._names = tuple(names)
         self._records: list[list[int]] = []
@@ -146,6 +149,18 @@ class Entry:
         return self.words is not None and int(self.words[n.LEFT // 8]) == 0
 
 
+class _Writing:
+    """One at a time writes states; a forked child has no other thread that might."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+
+_writing = _Writing()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_writing.__init__)  # type: ignore[misc]
+
+
 class State:
     """A jitted function's entries, newest first, and the builtin that serves by them or else calls ``fallback``."""
 
@@ -158,29 +173,34 @@ class State:
     def add(self, entry: Entry) -> None:
         """Serve such calls from now on."""
         assert entry.words is not None
-        epoch = switches.epoch()
-        if int(self._words[n.EPOCH // 8]) != epoch:
-            self._entries = []
-        self._entries = [entry, *self._entries[: n.MAX_ENTRIES - 1]]
-        self._write(epoch)
+        with _writing.lock:
+            epoch = switches.epoch()
+            if entry.epoch != epoch:
+                return  # what it relies on has changed meanwhile
+            is_same = int(self._words[n.EPOCH // 8]) == epoch
+            self._write([entry, *(self._entries[: n.MAX_ENTRIES - 1] if is_same else [])], epoch)
 
     def drop(self, entry: Entry) -> None:
         """Serve such calls no longer."""
-        self._entries = [e for e in self._entries if e is not entry]
-        self._write(switches.epoch())
+        with _writing.lock:
+            self._write([e for e in self._entries if e is not entry], int(self._words[n.EPOCH // 8]))
 
     def clear(self) -> None:
         """Serve no call."""
-        self._entries = []
-        self._write(switches.epoch())
+        with _writing.lock:
+            self._write([], switches.epoch())
 
-    def _write(self, epoch: int) -> None:
+    def _write(self, entries: list[Entry], epoch: int) -> None:
+        """Put these in force. Native code may look between any two statements, so that entries which it may still see
+        are kept to the end."""
+        self._entries, before = entries, self._entries
         addresses = [int(e.words.ctypes.data) for e in self._entries if e.words is not None]
         start = n.COUNT // 8
         self._words[start] = 0
         self._words[start + 1 : start + 1 + len(addresses)] = addresses
         self._words[n.EPOCH // 8] = epoch
         self._words[start] = len(addresses)
+        del before
 
     @property
     def hits(self) -> int:
