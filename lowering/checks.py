@@ -13,6 +13,7 @@ from tenferro.tracer.errors import BoundsError, DivisionError, ExponentError, Sh
 from tenferro.tracer.foreign import NUMPY_ERRORS, as_own
 from tenferro.tracer.lines import SourceLine, at, user_line
 from tenferro.tracer.ops import library
+from tenferro.tracer.ops.layout import start_and_axis
 
 
 def _line(instruction: Instruction) -> SourceLine | None:
@@ -35,7 +36,7 @@ def _call_error(
         base, places, _ = operands
         size = base.shape[instruction.params["axis"]]
         bad = places[(places < -size) | (places >= size)]
-        return bounds_error(instruction, int(bad.reshape(-1)[0]), size)
+        return bounds_error(instruction, int(bad.reshape(-1)[0]), size, params)
     if instruction.op is library.mask_update and isinstance(error, ValueError) and operands[2].ndim == 1:
         return ShapeError(
             f"mask_update: {operands[2].size} values for {np.count_nonzero(operands[1])} elements under the mask; as "
@@ -44,12 +45,26 @@ def _call_error(
     return as_own(instruction.params.get("function", instruction.op.name), error, _line(instruction))
 
 
-def bounds_error(instruction: Instruction, value: int, size: int) -> BoundsError:
-    """For an index ``value`` into an axis of ``size`` elements."""
+def bounds_error(instruction: Instruction, value: int, size: int, params: Mapping[str, Any]) -> BoundsError:
+    """For an index ``value`` into an axis of ``size`` elements; ``params``: with their sizes as numbers."""
+    if params.get("windows"):
+        return _window_error(instruction, value, *params["windows"])
     axis = instruction.params["axis"]
     return BoundsError(
         f"{instruction.op.name}: indices contain {value}; axis {axis} has {size} elements, "
         f"so [{-size}, {size}) is needed{at(_line(instruction))}"
+    )
+
+
+def _window_error(
+    instruction: Instruction, code: int, name: str, shape: Sequence[int], sizes: Sequence[int]
+) -> BoundsError:  # fmt: skip
+    """For a window that is not wholly inside an array; ``code`` stands for its place."""
+    start, axis = start_and_axis(code)
+    needed = f"a start in [0, {shape[axis] - sizes[axis]}] is needed" if shape[axis] >= sizes[axis] else "none fits"
+    return BoundsError(
+        f"{name}: a window of size {sizes[axis]} starts at {start} on axis {axis}, which has {shape[axis]} elements; "
+        f"{needed}{at(_line(instruction))}"
     )
 
 
@@ -58,6 +73,14 @@ def empty_error(instruction: Instruction) -> ShapeError:
     return ShapeError(
         f"{instruction.op.name}: zero-size array to a reduction which has no identity; a size of at least 1 is "
         f"needed{at(instruction.line)}"
+    )
+
+
+def none_left_error(instruction: Instruction) -> ShapeError:
+    """For the place of a largest or smallest element of NaNs alone."""
+    return ShapeError(
+        f"{instruction.params['name']}: All-NaN slice encountered; a number in each row is needed"
+        f"{at(_line(instruction))}"
     )
 
 

@@ -29,7 +29,7 @@ from tenferro.tracer.errors import (
 )
 
 if _TYPE_CHECKING:
-    from tenferro import numpy as numpy, runtime as runtime
+    from tenferro import lax as lax, numpy as numpy, runtime as runtime
     from tenferro.collectives import (
         all_gather as all_gather,
         axis_index as axis_index,
@@ -71,7 +71,7 @@ _LATER = {
     **dict.fromkeys(_COLLECTIVES, "collectives"),
 }  # fmt: skip
 """Name → the module that has it."""
-_MODULES = ("numpy", "runtime")
+_MODULES = ("lax", "numpy", "runtime")
 """Modules that are loaded when they are first asked for."""
 
 _PUBLIC = sorted([

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Hashable, Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,11 +18,12 @@ from tenferro.array import Array, asarray, wrap
 from tenferro.engines.engine import Engine
 from tenferro.jit import JitFunction
 from tenferro.naming import not_on_one
+from tenferro.operators import is_operator, make_native
 from tenferro.runtime import default_runtime
 from tenferro.tracer.api.deliver import check_cast, stretches
 from tenferro.tracer.api.elementwise import SMALL_EXPONENTS
 from tenferro.tracer.api.promotion import check_number, out_mismatch
-from tenferro.tracer.api.record import API, ApiFunction
+from tenferro.tracer.api.record import API, ApiFunction, TracedFunction
 from tenferro.tracer.api.registry import BY_NUMPY
 from tenferro.tracer.complaints import scalar_write
 from tenferro.tracer.errors import DtypeError, LoweringError, TraceError
@@ -44,7 +46,7 @@ def jitted(function: Callable[..., Any]) -> Callable[..., Any]:
 class EagerFunction:
     """One function of the API on concrete arrays."""
 
-    def __init__(self, record: ApiFunction) -> None:
+    def __init__(self, record: TracedFunction) -> None:
         self.record = record
         self.signature = inspect.signature(record.function)
         self._arrays = frozenset(record.arrays) - {"out"}
@@ -53,6 +55,9 @@ class EagerFunction:
         while leading < len(names) and names[leading] in self._arrays:
             leading += 1
         self._plain = [_jitted(record, tuple(names[:k]), {}) for k in range(leading + 1)]
+        for k, plain in enumerate(self._plain):
+            if is_operator(record.name, k):
+                plain.when_native = partial(make_native, record.name, k)
         self._by_value = record.name == "power"  # x ** 2 is a product
         self._variants: dict[Hashable, JitFunction] = {}
 
@@ -98,7 +103,7 @@ def _as_number(x: Any) -> Any:
     return x.item() if isinstance(x, np.ndarray | Array) and not x.ndim else x
 
 
-def _jitted(record: ApiFunction, names: tuple[str, ...], static: dict[str, Any]) -> JitFunction:
+def _jitted(record: TracedFunction, names: tuple[str, ...], static: dict[str, Any]) -> JitFunction:
     parameters = inspect.signature(record.function).parameters
     leading = [n for n, p in parameters.items() if p.kind is p.POSITIONAL_ONLY]
     rest = next((n for n, p in parameters.items() if p.kind is p.VAR_POSITIONAL), "")
@@ -226,7 +231,11 @@ def _function(name: str) -> EagerFunction:
 def namespace_call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """``call`` for ``tenferro.numpy``: what numbers and lists alone make is a tn.Array, as an array namespace's
     functions give its own arrays."""
-    result = call(name, args, kwargs)
+    return of_namespace(call(name, args, kwargs), args, kwargs)
+
+
+def of_namespace(result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The result of a namespace's function: a tn.Array where no argument is an array."""
     if current_trace() is not None:
         return result
     has_array = any(isinstance(x, np.ndarray | np.generic | Array) for x in leaves((args, kwargs)))

@@ -12,21 +12,27 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class ApiFunction:
-    """``function`` has NumPy's signature and runs while a trace does. ``arrays``: the parameters that hold arrays (or
-    sequences of them); all others are static. ``view``: the result may share the first array's memory.
-    ``reference``: the same on ndarrays, for operations among known cells."""
+class TracedFunction:
+    """``function`` runs while a trace does. ``arrays``: the parameters that hold arrays (or sequences of them), or
+    numbers that are no reason for a program of their own; all others are static."""
 
     name: str
     function: Callable[..., Any]
     arrays: tuple[str, ...]
-    view: bool
-    reference: Callable[..., Any]
 
     @property
     def static(self) -> tuple[str, ...]:
         """The parameters that hold no arrays."""
         return tuple(p for p in inspect.signature(self.function).parameters if p not in self.arrays)
+
+
+@dataclass(frozen=True, slots=True)
+class ApiFunction(TracedFunction):
+    """A function with NumPy's signature. ``view``: the result may share the first array's memory. ``reference``: the
+    same on ndarrays, for operations among known cells."""
+
+    view: bool
+    reference: Callable[..., Any]
 
 
 API: dict[str, ApiFunction] = {}

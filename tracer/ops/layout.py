@@ -92,6 +92,16 @@ def _infer_update(types: Sequence[ArrayType], params: Params) -> tuple[ArrayType
     return (ArrayType(base.dtype, base.shape),)
 
 
+OUTSIDE, AXES, FARTHEST = -(2**62), 64, 2**50
+"""What stands for the place of a window that is not wholly inside an array is ``OUTSIDE + start * AXES + axis``, with
+the start brought into ±FARTHEST: no array has such a place, and an error text can name both."""
+
+
+def start_and_axis(code: int) -> tuple[int, int]:
+    """The start and the axis of a window that is not wholly inside an array."""
+    return divmod(code - OUTSIDE, AXES)
+
+
 def box(starts: Sequence[int], steps: Sequence[int], sizes: Sequence[int]) -> tuple[slice, ...]:
     """The NumPy slices that pick ``starts + steps * i``; a negative step that ends before 0 needs ``stop=None``."""
     slices = []
@@ -128,6 +138,10 @@ def _reference_iota(*, shape: tuple[int, ...], axis: int) -> Any:
     return np.broadcast_to(np.arange(shape[axis], dtype=np.int64).reshape(steps), shape)
 
 
+def _reference_take(x: Any, indices: Any, *, axis: int, windows: tuple[Any, ...] = ()) -> Any:
+    return np.take(x, indices, axis=axis)
+
+
 def _reference_update(base: Any, value: Any, *, starts: Any, steps: Any, sizes: Any) -> Any:
     out = np.array(base)
     out[box(starts, steps, sizes)] = value
@@ -143,5 +157,6 @@ concatenate = Op(
     "concatenate", Indexed("concatenate"), _infer_concatenate, lambda *xs, axis: np.concatenate(xs, axis=axis)
 )
 iota = Op("iota", Indexed("iota"), _infer_iota, _reference_iota)
-take = Op("take", Indexed("gather"), _infer_take, lambda x, i, *, axis: np.take(x, i, axis=axis))
+take = Op("take", Indexed("gather"), _infer_take, _reference_take)
+"""``windows``: the name, the array's shape and the windows' sizes where places are those of windows, for errors."""
 slice_update = Op("slice_update", Update(), _infer_update, _reference_update)

@@ -62,13 +62,16 @@ def _infer_declared(types: Sequence[ArrayType], params: Params) -> tuple[ArrayTy
     return (ArrayType(params["dtype"], params["shape"]),)
 
 
-def _reference_scatter(base: Any, indices: Any, value: Any, *, axis: int, mode: str) -> Any:
+def _reference_scatter(
+    base: Any, indices: Any, value: Any, *, axis: int, mode: str, windows: tuple[Any, ...] = ()
+) -> Any:  # fmt: skip
+    """``mode``: "set", or the ufunc that combines what is there with each of the values for it."""
     out = np.array(base)
     where = (slice(None),) * axis + (indices,)
-    if mode == "add":
-        np.add.at(out, where, value)
-    else:
+    if mode == "set":
         out[where] = value
+    else:
+        getattr(np, mode).at(out, where, value)
     return out
 
 

@@ -1,0 +1,56 @@
+"""Array operations beyond NumPy's functions, by JAX's names: ``tn.lax.dynamic_slice``, ``tn.lax.gather``, ….
+
+Arrays of any kind go in: traced ones inside jitted functions, ``tn.Array`` and ndarray outside (type in, type out).
+Calls without an array make a ``tn.Array``. Results are new arrays. Dtypes follow NumPy's rules, and what is out of
+range raises IndexError unless ``mode`` says otherwise.
+"""
+
+from __future__ import annotations
+
+import functools as _functools
+from collections.abc import Callable as _Callable
+from typing import Any as _Any
+
+from tenferro.eager import EagerFunction as _EagerFunction, of_namespace as _of_namespace
+from tenferro.tracer.api.lax_gather import (
+    GatherDimensionNumbers as GatherDimensionNumbers,
+    ScatterDimensionNumbers as ScatterDimensionNumbers,
+)
+from tenferro.tracer.api.lax_registry import LAX as _LAX
+from tenferro.tracer.api.record import TracedFunction as _TracedFunction
+from tenferro.tracer.trace import current_trace as _current_trace
+
+
+def _public(name: str, record: _TracedFunction) -> _Callable[..., _Any]:
+    on_concrete = _EagerFunction(record)
+
+    def function(*args: _Any, **kwargs: _Any) -> _Any:
+        if _current_trace() is not None:
+            return record.function(*args, **kwargs)
+        return _of_namespace(on_concrete(args, kwargs), args, kwargs)
+
+    _functools.update_wrapper(function, record.function)
+    function.__name__ = function.__qualname__ = name
+    function.__module__ = __name__
+    return function
+
+
+def _fill(namespace: dict[str, _Any]) -> list[str]:
+    namespace.update((name, _public(name, record)) for name, record in _LAX.items())
+    return sorted((*_LAX, "GatherDimensionNumbers", "ScatterDimensionNumbers"))
+
+
+_names = _fill(globals())
+
+
+def __dir__() -> list[str]:
+    return _names
+
+
+def __getattr__(name: str) -> _Any:
+    if name.startswith("_"):
+        raise AttributeError(name)
+    import difflib
+
+    near = difflib.get_close_matches(name, _names, 1)
+    raise AttributeError(f"tenferro.lax has no {name!r}{f'; {near[0]} is the nearest name' if near else ''}")
