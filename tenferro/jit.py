@@ -86,6 +86,7 @@ class JitFunction:
         self._evictions = 0
         self._found: Programs | None = None
         self._shortcuts: Shortcuts | None = None
+        self.when_native: Callable[[Shortcuts], None] | None = None  # told when native calls begin
 
     @property
     def _programs(self) -> Programs:
@@ -220,6 +221,8 @@ class JitFunction:
                     "__doc__": JitFunction.__doc__,
                 }
                 self.__class__ = type("JitFunction", (JitFunction,), names)
+                if self.when_native is not None:
+                    self.when_native(made)
 
     def _receiver(self, args: tuple[Any, ...], method: bool) -> Any:
         """``self`` of a method whose object is no pytree, else None."""

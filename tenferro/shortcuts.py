@@ -42,6 +42,10 @@ class Shortcuts:
         self._known: list[tuple[Entry, Compiled, int]] = []  # with the calls that it had served when last asked
         self.serve = self._state.serve
 
+    def serving(self, fallback: Callable[..., Any]) -> Callable[..., Any]:
+        """A native call by the same entries that goes elsewhere where none serves."""
+        return self._state.serving(fallback)
+
     @property
     def hits(self) -> int:
         """Calls served natively."""

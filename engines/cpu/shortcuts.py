@@ -168,7 +168,11 @@ class State:
         self._entries: list[Entry] = []
         self._words: Words = np.zeros(n.STATE_WORDS, np.int64)
         initialise()
-        self.serve = native.server(self._words, fallback)
+        self.serve = self.serving(fallback)
+
+    def serving(self, fallback: Callable[..., Any]) -> Callable[..., Any]:
+        """A builtin that serves by these entries, else calls ``fallback``."""
+        return native.server(self._words, fallback)
 
     def add(self, entry: Entry) -> None:
         """Serve such calls from now on."""
