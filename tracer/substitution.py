@@ -33,6 +33,7 @@ from tenferro.tracer.effects import Effects
 from tenferro.tracer.places import Held, Place
 from tenferro.tracer.trace import CURRENT, Trace
 from tenferro.tracer.traced import TracedArray, captured
+from tenferro.tracer.wrap import of_numpy
 
 MAX_DEPTH = 32  # of containers in containers
 MAX_FUNCTIONS = 512
@@ -289,12 +290,17 @@ class Substitution:
 
     def function(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """The function to call in place of this one."""
+        own = of_numpy(function)
+        if own is not None:
+            return own
         plain, _ = plain_function(function)
         if plain is not None:
             with unhooked():
                 self.captured.function(plain)
         if isinstance(function, MethodType):
             return MethodType(self.function(function.__func__), function.__self__)
+        if type(function) is functools.partial and (own := of_numpy(function.func)) is not None:
+            function = functools.partial(own, *function.args, **function.keywords)
         if isinstance(function, functools.partial):
             self._look_at([function.func, *function.args, *function.keywords.values()])
             return self.give(function) if type(function) is functools.partial else function

@@ -78,6 +78,11 @@ def check_ndarray(x: np.ndarray[Any, Any], name: str) -> None:
             f"{name}: an array of class {kind}; a plain numpy.ndarray is needed, "
             f"numpy.asarray(x) makes one{at(user_line())}"
         )
+    if x.dtype == object and any(hasattr(type(i), "live_trace") for i in x.flat):
+        raise DtypeError(
+            f"{name}: an array of objects, which NumPy made of a list of traced numbers; numpy.array([a, b]) makes one "
+            f"of numbers, and functions of tenferro.numpy take lists{at(user_line())}"
+        )
     check_dtype(x.dtype, name)
 
 

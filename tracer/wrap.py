@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from tenferro.tracer.api.record import API
+from tenferro.tracer.api.record import API, ApiFunction
+from tenferro.tracer.api.registry import BY_NUMPY
 from tenferro.tracer.callee import calls
 from tenferro.tracer.config import config
 from tenferro.tracer.dim import Dim
@@ -78,6 +79,29 @@ def _creating(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         return _known(name, original, args, kwargs)
 
     return create
+
+
+def of_numpy(function: Any) -> Callable[..., Any] | None:
+    """What is called where a function of NumPy's is traced itself (``jit(numpy.sum)``), None for any other: there is no
+    user's code around it. Lists of arguments, which NumPy would look into, and sizes go to the API."""
+    record = _by_identity().get(id(function))
+    if record is None:
+        return None
+    is_dispatched = isinstance(function, np.ufunc) or hasattr(function, "_implementation")
+    is_dispatched = is_dispatched and record.name not in (*CREATION, *CONVERSION)
+
+    @wraps(record.function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        has_lists = any(type(x) in (list, tuple) for x in (*args, *kwargs.values()))
+        return function(*args, **kwargs) if is_dispatched and not has_lists else record.function(*args, **kwargs)
+
+    return call
+
+
+@cache
+def _by_identity() -> dict[int, ApiFunction]:
+    """Functions live as long as NumPy, and an object's own hash is not asked for."""
+    return {id(function): record for function, record in BY_NUMPY.items()}
 
 
 def _known(name: str, original: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:

@@ -66,6 +66,7 @@ CASES: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     (lambda x: x + "a", DtypeError, r"add: an argument of class builtins\.str; an array or a number is needed"),
     (lambda x: x + np.array(["a"]), DtypeError, r"dtype <U1; one of bool, int8 to int64"),
     (lambda x: x * PALETTE[:2].astype(object), DtypeError, r"captured array: dtype object; one of bool"),
+    (lambda x: x * np.sort(x.shape), DtypeError, r"captured array: an array of objects, which NumPy made of"),
     (lambda x: x * PALETTE[:2].astype(np.longdouble), DtypeError, r"captured array: dtype float128; one of bool"),
     (lambda x: x.astype(np.longdouble), DtypeError, r"astype: dtype float128; one of bool"),
     (lambda x: x.astype("U3"), DtypeError, r"astype: dtype <U3; one of bool"),

@@ -436,7 +436,7 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
     for k, vector in enumerate(vectors):
         value = build.expand(trace, vector.read(), (order.index(k),), rank)
         grids.append(new(trace, build.copied(trace, value if sparse else build.broadcast(trace, value, full_shape))))
-    return grids
+    return tuple(grids)
 
 
 def _f(name: str, function: Any, arrays: tuple[str, ...] = (), view: bool = False) -> ApiFunction:
