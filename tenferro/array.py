@@ -15,7 +15,9 @@ import numpy as np
 from tenferro.evaluation import evaluator
 from tenferro.naming import engine_of
 from tenferro.tracer.api.methods import ArrayMethods
+from tenferro.tracer.complaints import refuse_sequences
 from tenferro.tracer.errors import DtypeError, LoweringError, TraceError
+from tenferro.tracer.foreign import NUMPY_ERRORS, as_own
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.signature import AnyArray, as_native, register_wrapper
 from tenferro.tracer.standing import standing_at
@@ -53,10 +55,27 @@ class Array(ArrayMethods):
         dtype: np.dtype[Any] = self._data.dtype
         return dtype
 
+    @dtype.setter
+    def dtype(self, value: Any) -> None:
+        raise AttributeError(f"dtype: assigned to an array; x = x.view(dtype) is needed{at(user_line())}")
+
     @property
     def shape(self) -> tuple[int, ...]:
         shape: tuple[int, ...] = self._data.shape
         return shape
+
+    @shape.setter
+    def shape(self, value: Any) -> None:
+        # As NumPy's: this array alone has another shape, on the same memory; no other that shares it does.
+        if self._scalar or not isinstance(self._data, np.ndarray):
+            kind = "a scalar" if self._scalar else f"an array on {self.device}"
+            raise AttributeError(f"shape: assigned to {kind}; x = x.reshape(shape) is needed{at(user_line())}")
+        view = self._data.view()
+        try:
+            standing_at(user_line())(setattr, (view, "shape", value), {})
+        except NUMPY_ERRORS as error:
+            raise as_own("shape", error) from None
+        self._data = view
 
     @property
     def ndim(self) -> int:
@@ -156,53 +175,22 @@ class Array(ArrayMethods):
     def __setitem__(self, key: Any, value: Any) -> None:
         evaluator().set_item(self, key, value)
 
-    def fill(self, value: Any) -> None:
-        """Write one value everywhere."""
-        self[...] = value
-
     def _inplace(self, name: str, other: Any) -> Any:
         if self._scalar:
             return self._call(name, self, other)
         return evaluator().update_in_place(self, name, other)
 
-    def __iadd__(self, other: Any) -> Any:
-        return self._inplace("add", other)
+    def __mul__(self, other: Any) -> Any:
+        return self._repeated(other) if self._scalar and type(other) in (list, tuple) else super().__mul__(other)
 
-    def __isub__(self, other: Any) -> Any:
-        return self._inplace("subtract", other)
+    def __rmul__(self, other: Any) -> Any:
+        return self._repeated(other) if self._scalar and type(other) in (list, tuple) else super().__rmul__(other)
 
-    def __imul__(self, other: Any) -> Any:
-        return self._inplace("multiply", other)
-
-    def __itruediv__(self, other: Any) -> Any:
-        return self._inplace("divide", other)
-
-    def __ifloordiv__(self, other: Any) -> Any:
-        return self._inplace("floor_divide", other)
-
-    def __imod__(self, other: Any) -> Any:
-        return self._inplace("remainder", other)
-
-    def __ipow__(self, other: Any, modulo: Any = None) -> Any:
-        return self._inplace("power", other)
-
-    def __imatmul__(self, other: Any) -> Any:
-        return self._inplace("matmul", other)
-
-    def __ilshift__(self, other: Any) -> Any:
-        return self._inplace("left_shift", other)
-
-    def __irshift__(self, other: Any) -> Any:
-        return self._inplace("right_shift", other)
-
-    def __iand__(self, other: Any) -> Any:
-        return self._inplace("bitwise_and", other)
-
-    def __ior__(self, other: Any) -> Any:
-        return self._inplace("bitwise_or", other)
-
-    def __ixor__(self, other: Any) -> Any:
-        return self._inplace("bitwise_xor", other)
+    def _repeated(self, sequence: Any) -> Any:
+        """As by NumPy's scalars, which are numbers: Python repeats a sequence by an int."""
+        if self.dtype.kind not in "iu":
+            refuse_sequences("multiply", (sequence,))
+        return sequence * int(self)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or not hasattr(np.ndarray, name):
@@ -225,6 +213,11 @@ class Array(ArrayMethods):
     def __complex__(self) -> complex:
         return complex(self._host)
 
+    def __round__(self, digits: int | None = None) -> Any:
+        if not self._scalar:
+            raise DtypeError(f"round: of an array; numpy.round(x, digits) rounds its elements{at(user_line())}")
+        return round(self.item()) if digits is None else self.round(digits)
+
     def __index__(self) -> int:
         return self._host.__index__()
 
@@ -242,6 +235,8 @@ class Array(ArrayMethods):
         return hash(_shared(self))
 
     def __contains__(self, value: Any) -> bool:
+        if self._scalar:
+            raise DtypeError(f"in: of a scalar, which contains nothing; == compares{at(user_line())}")
         return value in self._host
 
     def item(self, *args: Any) -> Any:
@@ -251,6 +246,10 @@ class Array(ArrayMethods):
     def tolist(self) -> Any:
         """Nested lists of Python scalars."""
         return self._host.tolist()
+
+    def tofile(self, fid: Any, sep: str = "", format: str = "%s") -> None:
+        """The elements into a file, as bytes or, with ``sep`` between them, as text."""
+        self._host.tofile(fid, sep, format)
 
     def tobytes(self, order: Any = "C") -> bytes:
         """The bytes of the elements."""

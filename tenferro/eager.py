@@ -20,7 +20,7 @@ from tenferro.jit import JitFunction
 from tenferro.naming import not_on_one
 from tenferro.operators import is_operator, make_native
 from tenferro.runtime import default_runtime
-from tenferro.tracer.api.deliver import check_cast, stretches
+from tenferro.tracer.api.deliver import COMPUTED_IN_OUT, check_cast, stretches
 from tenferro.tracer.api.elementwise import SMALL_EXPONENTS
 from tenferro.tracer.api.promotion import check_number, out_mismatch
 from tenferro.tracer.api.record import API, ApiFunction, TracedFunction
@@ -68,6 +68,9 @@ class EagerFunction:
         out = bound.pop("out", None)
         if isinstance(out, tuple) and len(out) == 1:
             (out,) = out
+        if out is not None and self.record.name in COMPUTED_IN_OUT and bound.get("dtype") is None:
+            _check_target(self.record.name, out)
+            bound["dtype"] = out.dtype
         where = True if out is None else bound.pop("where", True)
         taken = self._arrays
         arrays = {k: v for k, v in bound.items() if k in taken and v is not None and not self._taken_by_value(v)}
@@ -346,6 +349,16 @@ def update_in_place(array: Array, name: str, other: Any) -> Array:
     return array
 
 
+_READERS = frozenset({
+    np.save, np.savez, np.savez_compressed, np.savetxt, np.array2string, np.array_str, np.array_repr,
+})  # fmt: skip
+"""NumPy's functions that look at elements and make no array."""
+
+
+def _on_host(x: Any) -> Any:
+    return np.asarray(x) if type(x) is Array else x
+
+
 def function_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """``__array_function__`` of tn.Array: a function of NumPy on at least one of them."""
     if current_trace() is not None:
@@ -353,6 +366,8 @@ def function_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: d
 
         return array_function(function, args, kwargs)
     found = BY_NUMPY.get(function)
+    if found is None and function in _READERS:
+        return function(*map(_on_host, args), **{k: _on_host(v) for k, v in kwargs.items()})
     if found is None:
         name = f"{function.__module__}.{getattr(function, '__name__', function)}"
         raise TraceError(

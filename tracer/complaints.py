@@ -154,12 +154,12 @@ def scalar_write(name: str) -> DtypeError:
     )
 
 
-def refuse_sequences(name: str, args: tuple[object, ...]) -> None:
+def refuse_sequences(name: str, args: tuple[object, ...], number: str = "a number that is no int") -> None:
     """Python's TypeError for an operator on a number and a sequence, which is no array yet."""
     for x in args:
         if type(x) in (list, tuple):
             raise DtypeError(
-                f"{name}: a number that is no int and a {type(x).__name__}; Python repeats by ints, "
+                f"{name}: {number} and a {type(x).__name__}; Python repeats by ints, "
                 f"numpy.asarray of the {type(x).__name__} is an array{at(user_line())}"
             )
 

@@ -150,6 +150,10 @@ class TracedArray(ArrayMethods):
     def dtype(self) -> np.dtype[Any]:
         return self.type.dtype
 
+    @dtype.setter
+    def dtype(self, value: Any) -> None:
+        raise TraceError(f"dtype: assigned, which a traced array's cannot be; x.view(dtype) is one{at(user_line())}")
+
     @property
     def shape(self) -> tuple[Any, ...]:
         return shape_of(self.live_trace(), self.type.shape)
@@ -187,6 +191,8 @@ class TracedArray(ArrayMethods):
             return call(name, args, kwargs)
         if self.type.weak and name in _ARITHMETIC:
             complaints.refuse_sequences(name, args)
+        elif self._scalar and name == "multiply":
+            complaints.refuse_sequences(name, args, "a traced number")
         try:
             result = API[name].function(*args, **kwargs)
         except TraceError as error:
@@ -203,55 +209,12 @@ class TracedArray(ArrayMethods):
 
         set_item(self, key, value)
 
-    def fill(self, value: Any) -> None:
-        """Write one value everywhere."""
-        self[...] = value
-
     def _inplace(self, name: str, other: Any) -> Any:
         if self._scalar:
             return self._call(name, self, other)
         from tenferro.tracer.dispatch import update_in_place
 
         return update_in_place(self, name, other)
-
-    def __iadd__(self, other: Any) -> Any:
-        return self._inplace("add", other)
-
-    def __isub__(self, other: Any) -> Any:
-        return self._inplace("subtract", other)
-
-    def __imul__(self, other: Any) -> Any:
-        return self._inplace("multiply", other)
-
-    def __itruediv__(self, other: Any) -> Any:
-        return self._inplace("divide", other)
-
-    def __ifloordiv__(self, other: Any) -> Any:
-        return self._inplace("floor_divide", other)
-
-    def __imod__(self, other: Any) -> Any:
-        return self._inplace("remainder", other)
-
-    def __ipow__(self, other: Any, modulo: Any = None) -> Any:
-        return self._inplace("power", other)
-
-    def __imatmul__(self, other: Any) -> Any:
-        return self._inplace("matmul", other)
-
-    def __ilshift__(self, other: Any) -> Any:
-        return self._inplace("left_shift", other)
-
-    def __irshift__(self, other: Any) -> Any:
-        return self._inplace("right_shift", other)
-
-    def __iand__(self, other: Any) -> Any:
-        return self._inplace("bitwise_and", other)
-
-    def __ior__(self, other: Any) -> Any:
-        return self._inplace("bitwise_or", other)
-
-    def __ixor__(self, other: Any) -> Any:
-        return self._inplace("bitwise_xor", other)
 
     # -- what only a concrete value has ------------------------------------------------------------------------------
 
@@ -296,6 +259,8 @@ class TracedArray(ArrayMethods):
         return float(self._number("float"))
 
     def __round__(self, digits: int | None = None) -> Any:
+        if not (self._scalar or self.type.weak):
+            raise DtypeError(f"round: of an array; numpy.round(x, digits) rounds its elements{at(user_line())}")
         return round(float(self._number("int"))) if digits is None else self.round(digits)
 
     def __complex__(self) -> complex:

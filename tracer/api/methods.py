@@ -170,8 +170,54 @@ class ArrayMethods:
     def __setitem__(self, key: Any, value: Any) -> None:
         raise NotImplementedError
 
+    def _inplace(self, name: str, other: Any) -> Any:
+        raise NotImplementedError
+
+    def __iadd__(self, other: Any) -> Any:
+        return self._inplace("add", other)
+
+    def __isub__(self, other: Any) -> Any:
+        return self._inplace("subtract", other)
+
+    def __imul__(self, other: Any) -> Any:
+        return self._inplace("multiply", other)
+
+    def __itruediv__(self, other: Any) -> Any:
+        return self._inplace("divide", other)
+
+    def __ifloordiv__(self, other: Any) -> Any:
+        return self._inplace("floor_divide", other)
+
+    def __imod__(self, other: Any) -> Any:
+        return self._inplace("remainder", other)
+
+    def __ipow__(self, other: Any, modulo: Any = None) -> Any:
+        return self._inplace("power", other)
+
+    def __imatmul__(self, other: Any) -> Any:
+        return self._inplace("matmul", other)
+
+    def __ilshift__(self, other: Any) -> Any:
+        return self._inplace("left_shift", other)
+
+    def __irshift__(self, other: Any) -> Any:
+        return self._inplace("right_shift", other)
+
+    def __iand__(self, other: Any) -> Any:
+        return self._inplace("bitwise_and", other)
+
+    def __ior__(self, other: Any) -> Any:
+        return self._inplace("bitwise_or", other)
+
+    def __ixor__(self, other: Any) -> Any:
+        return self._inplace("bitwise_xor", other)
+
     def __getitem__(self, key: Any) -> Any:
         return self._call("getitem", self, key)
+
+    def fill(self, value: Any) -> None:
+        """Write one value everywhere."""
+        self[...] = value
 
     def sum(self, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False, **options: Any) -> Any:
         return self._call("sum", self, axis, dtype, out, keepdims, **options)
