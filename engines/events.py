@@ -13,6 +13,7 @@ import threading
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Literal
 
 from tenferro.engines.errors import EventError
@@ -66,7 +67,7 @@ class DomainRun(ABC):
         foreign = [t.origin for t in dependencies if t.origin != self.domain]
         if foreign and not bridge:
             raise EventError(f"enqueue: a dependency of {foreign[0]} in a run of {self.domain}; only transfers bridge")
-        token = Token(self.domain)
+        token = self._token()
         self._tokens.append(token)
         try:
             self._submit(tuple(dependencies), launch, token)
@@ -74,6 +75,10 @@ class DomainRun(ABC):
             token.finish(skipped=True)  # nobody else will, and ``drain`` waits for it
             raise
         return token
+
+    def _token(self) -> Token:
+        """A fresh one of this domain."""
+        return Token(self.domain)
 
     @abstractmethod
     def _submit(self, dependencies: tuple[Token, ...], launch: Launch, token: Token) -> None:
@@ -123,30 +128,34 @@ class ImmediateDriver(Driver):
         return _ImmediateRun(domain)
 
 
-class _Work:
+class Work:
     """A worker's queue. The thread holds this and not the driver, so that a forgotten driver ends its thread."""
 
     def __init__(self) -> None:
-        self.jobs: queue.SimpleQueue[tuple[tuple[Token, ...], Launch, Token] | None] = queue.SimpleQueue()
+        self.jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self.pid = os.getpid()
 
     def loop(self) -> None:
         _here.is_worker = True
         while (job := self.jobs.get()) is not None:
-            carry_out(*job)
+            job()
             del job  # arrays of a finished launch must not live until the next one
 
 
-class _WorkerRun(DomainRun):
-    """``driver`` is held: its end is that of the worker."""
+class WorkerRun(DomainRun):
+    """Launches are carried out by a worker, one after the other. ``driver`` is held: its end is that of the worker."""
 
-    def __init__(self, domain: str, work: _Work, driver: WorkerDriver) -> None:
+    def __init__(self, domain: str, work: Work, driver: WorkerDriver) -> None:
         super().__init__(domain)
         self._work = work
         self._driver = driver
 
     def _submit(self, dependencies: tuple[Token, ...], launch: Launch, token: Token) -> None:
-        self._work.jobs.put((dependencies, launch, token))
+        self._work.jobs.put(partial(self._carry_out, dependencies, launch, token))
+
+    def _carry_out(self, dependencies: tuple[Token, ...], launch: Launch, token: Token) -> None:
+        """What the worker does; it never raises."""
+        carry_out(dependencies, launch, token)
 
 
 class _Here(threading.local):
@@ -166,7 +175,7 @@ class WorkerDriver(Driver):
     def __init__(self, name: str) -> None:
         self._name = name
         self._lock = threading.Lock()
-        self._work: _Work | None = None
+        self._work: Work | None = None
         _every.add(self)
 
     def begin_run(self, domain: str) -> DomainRun:
@@ -174,10 +183,13 @@ class WorkerDriver(Driver):
             return _ImmediateRun(domain)
         with self._lock:
             if self._work is None or self._work.pid != os.getpid():  # a forked child has no such thread
-                work = self._work = _Work()
+                work = self._work = Work()
                 threading.Thread(target=work.loop, name=self._name, daemon=True).start()
                 weakref.finalize(self, work.jobs.put, None)
-            return _WorkerRun(domain, self._work, self)
+            return self._run(domain, self._work)
+
+    def _run(self, domain: str, work: Work) -> DomainRun:
+        return WorkerRun(domain, work, self)
 
     def after_fork(self) -> None:
         """In the child: the thread that held the lock may not exist there."""

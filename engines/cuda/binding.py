@@ -11,16 +11,17 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, assert_never
+from typing import assert_never
 
 import numpy as np
 
 from tenferro.engines.cpu import layout as lay
 from tenferro.engines.cpu.binding import copy_region, kept_slabs, output_slots, slab_copy, with_parents
 from tenferro.engines.cpu.layout import NeedsCopyError, Strided, contiguous
+from tenferro.engines.cuda.actions import Action, Call, Fill, Launch, Product, Ref
 from tenferro.engines.cuda.arena import Arena
 from tenferro.engines.cuda.device import ALIGNMENT
-from tenferro.engines.cuda.graphs import Replays, reason
+from tenferro.engines.cuda.graphs import Segment, segments
 from tenferro.engines.cuda.kernels import KernelTable, Loaded
 from tenferro.engines.cuda.launch import CELLS, LATCH, PARTS, Bound, EmptyRowsError, bind_region
 from tenferro.engines.engine import Executor
@@ -31,7 +32,7 @@ from tenferro.lowering.region import Access, Apply, Gather, Load, Region, Store,
 from tenferro.tracer import op
 from tenferro.tracer.dims import Leaf, evaluate_shape
 from tenferro.tracer.errors import LoweringError
-from tenferro.tracer.lines import at
+from tenferro.tracer.lines import SourceLine, at
 from tenferro.tracer.op import Contraction, Extension, Pointwise
 from tenferro.tracer.program import ArrayType
 
@@ -39,69 +40,24 @@ WORD = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Ref:
-    """Elements of a run: the layout's offset counts from ``base`` on."""
+class Owned:
+    """Memory that outlives a run. ``size``: −1 for what a ``Call`` makes. ``what`` it holds, for error texts."""
 
-    base: int
-    strided: Strided
-    dtype: np.dtype[Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Fill:
-    base: int
-    offset: int
-    byte: int
     size: int
-
-
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """One launch. ``words`` lack their pointers: (word, base, offset). ``table``: (base, offset) of device memory for
-    words that are too many to be passed by value."""
-
-    entry: str
-    kernel: int
-    grid: int
-    block: tuple[int, int]
-    shared: int
-    words: np.ndarray[Any, Any]
-    pointers: tuple[tuple[int, int, int], ...]
-    table: tuple[int, int] | None
-
-
-@dataclass(frozen=True, slots=True)
-class Product:
-    """A matrix product by the device's library."""
-
-    out: Ref
-    operands: tuple[Ref, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """An instruction by its family's executor, whose results become the bases ``made``."""
-
-    instruction: Instruction
-    operands: tuple[Ref | Source, ...]
-    made: tuple[int, ...]
-
-
-Action: TypeAlias = Fill | Launch | Product | Call
+    what: str
 
 
 @dataclass(frozen=True)
 class BoundPlan:
-    """``owned``: bytes of the bases after the arena, in order; −1 for one that a ``Call`` makes. ``latch``: whether the
-    arena's first word is to be looked at when all is done."""
+    """``owned``: the bases after the arena, in order. ``latch``: whether the arena's first word is to be looked at when
+    all is done."""
 
-    actions: tuple[Action, ...]
+    segments: tuple[Segment, ...]
     kernels: tuple[Loaded, ...]
     arena: int
-    owned: tuple[int, ...]
+    owned: tuple[Owned, ...]
     outputs: tuple[Ref | Source, ...]
     latch: bool
-    replays: Replays
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +92,7 @@ class Binder:
     buffers: list[Buffer] = field(default_factory=list)
     users: dict[int, int] = field(default_factory=dict)  # buffer → live slots in it
     writable: set[int] = field(default_factory=set)  # buffers that this run made
-    owned: list[int] = field(default_factory=list)
+    owned: list[Owned] = field(default_factory=list)
     actions: list[Action] = field(default_factory=list)
     texts: list[tuple[Bound, Region]] = field(default_factory=list)
     arena: Arena = field(default_factory=Arena)
@@ -166,8 +122,8 @@ class Binder:
             self._free(dead)
         outputs = tuple(self.ref(o.index) if isinstance(o, Slot) else o for o in self.plan.program.outputs)
         loaded = self.kernels.load([(bound.key, region) for bound, region in self.texts])
-        replays = Replays(reason(self.kernels.device, self.actions))
-        return BoundPlan(tuple(self.actions), loaded, self.arena.size, tuple(self.owned), outputs, self.latch, replays)
+        cut = segments(self.kernels.device, self.actions)
+        return BoundPlan(cut, loaded, self.arena.size, tuple(self.owned), outputs, self.latch)
 
     def _step(self, step: Step) -> None:
         match step:
@@ -193,10 +149,16 @@ class Binder:
         self.writable.add(len(self.buffers) - 1)
         return len(self.buffers) - 1
 
-    def _own(self, size: int, alignment: int = ALIGNMENT) -> int:
+    def _own(self, slot: int, size: int, alignment: int = ALIGNMENT) -> int:
         """A buffer with memory of its own; ``size`` −1: somebody else will bring it."""
-        self.owned.append(size)
+        line = self._line(slot)
+        self.owned.append(Owned(size, f"{self.plan.program.name} at {line}" if line else self.plan.program.name))
         return self._buffer(Buffer(self.arena_base + len(self.owned), 0, size, alignment))
+
+    def _line(self, slot: int) -> SourceLine | None:
+        """The user's line that made a slot."""
+        made = (i.line for i in self.plan.program.instructions if slot in [o.index for o in i.outputs])
+        return next(made, None)
 
     def _temporary(self, size: int) -> int:
         return self._buffer(Buffer(self.arena_base, self.arena.allocate(size), size, ALIGNMENT))
@@ -208,7 +170,7 @@ class Binder:
         """Put a slot into fresh memory, C-ordered."""
         shape, itemsize = self._shape(slot) if shape is None else shape, self.types[slot].dtype.itemsize
         size = math.prod(shape) * itemsize
-        buffer = self._own(size) if slot in self.lasting else self._temporary(size)
+        buffer = self._own(slot, size) if slot in self.lasting else self._temporary(size)
         place = Place(buffer, Strided(0, shape, contiguous(shape, itemsize)))
         self.put(slot, place)
         return place
@@ -370,7 +332,7 @@ class Binder:
         operands = tuple(self.ref(s.index) if isinstance(s, Slot) else s for s in instruction.inputs)
         made = []
         for slot, kind in zip(instruction.outputs, instruction.types, strict=True):
-            buffer = self._own(-1, kind.dtype.itemsize)
+            buffer = self._own(slot.index, -1, kind.dtype.itemsize)
             self.writable.discard(buffer)  # an executor may return what it was given
             made.append(self.buffers[buffer].base)
             shape = self._shape(slot.index)

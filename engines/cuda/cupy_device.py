@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -22,15 +21,13 @@ from tenferro.engines.cuda.device import (
     Stream,
 )
 from tenferro.engines.cuda.prelude import OPTIONS, KernelText, module_text
-from tenferro.engines.cuda.staging import Staging
 from tenferro.engines.disk_cache import CUDA_IMAGES, configured
 from tenferro.engines.errors import ConfigurationError
 from tenferro.tracer.errors import LoweringError
 
 Array = np.ndarray[Any, Any]
-STAGED_FROM = 1 << 20
-"""Bytes from which on a copy goes through pinned buffers: the driver's own way takes less time for little."""
-PINNED_BYTES = 8 << 20
+OUT_OF_MEMORY = 2
+"""cudaErrorMemoryAllocation, which CuPy has no name for: page-locked memory is used up."""
 
 
 def _import_cupy() -> Any:
@@ -162,8 +159,6 @@ class CupyDevice(Device):
         self._properties = cupy.cuda.runtime.getDeviceProperties(number)
         self._pool = cupy.cuda.MemoryPool()
         self._libraries = self._found_libraries()
-        self._staging: Staging | None = None
-        self._copying = threading.Lock()
 
     @contextmanager
     def watched(self, stream: CupyStream | None = None) -> Iterator[None]:
@@ -178,6 +173,8 @@ class CupyDevice(Device):
         except self.cupy.cuda.memory.OutOfMemoryError as error:
             raise DeviceMemoryError(str(error)) from None
         except self._errors as error:
+            if getattr(error, "status", None) == OUT_OF_MEMORY:
+                raise DeviceMemoryError(str(error)) from None
             raise DeviceError(f"{type(error).__name__}: {error}") from error
 
     @property
@@ -210,44 +207,19 @@ class CupyDevice(Device):
         with self.watched():
             self._pool.free_all_blocks()
 
+    def pinned(self, size: int) -> Array:
+        with self.watched():
+            return np.frombuffer(self.cupy.cuda.alloc_pinned_memory(size), np.uint8, size)
+
     def upload(self, address: int, data: Array, stream: Stream) -> None:
-        own, runtime = _own(stream), self.cupy.cuda.runtime
-        kind = runtime.memcpyHostToDevice
-        with self.watched(own):
-            if data.nbytes < STAGED_FROM:
-                # From pageable memory: the driver has taken the bytes when the call returns.
-                runtime.memcpyAsync(address, data.ctypes.data, data.nbytes, kind, own.pointer)
-                return
-            with self._copying:
-                self._pinned().upload(_bytes(data), self._copier(address, own, up=True))
+        runtime = self.cupy.cuda.runtime
+        with self.watched():
+            runtime.memcpyAsync(address, data.ctypes.data, data.nbytes, runtime.memcpyHostToDevice, stream.pointer)
 
     def download(self, out: Array, address: int, stream: Stream) -> None:
-        own, runtime = _own(stream), self.cupy.cuda.runtime
-        kind = runtime.memcpyDeviceToHost
-        with self.watched(own):
-            if out.nbytes < STAGED_FROM:
-                runtime.memcpyAsync(out.ctypes.data, address, out.nbytes, kind, own.pointer)
-                own.stream.synchronize()
-                return
-            with self._copying:
-                self._pinned().download(_bytes(out), self._copier(address, own, up=False))
-
-    def _copier(self, address: int, stream: CupyStream, up: bool) -> Any:
         runtime = self.cupy.cuda.runtime
-        kind = runtime.memcpyHostToDevice if up else runtime.memcpyDeviceToHost
-
-        def copy(offset: int, pinned: Array) -> Event:
-            there, here = address + offset, pinned.ctypes.data
-            runtime.memcpyAsync(*((there, here) if up else (here, there)), pinned.size, kind, stream.pointer)
-            return stream.record()
-
-        return copy
-
-    def _pinned(self) -> Staging:
-        if self._staging is None:
-            blocks = [self.cupy.cuda.alloc_pinned_memory(PINNED_BYTES) for _ in range(2)]
-            self._staging = Staging([np.frombuffer(b, np.uint8, PINNED_BYTES) for b in blocks])
-        return self._staging
+        with self.watched():
+            runtime.memcpyAsync(out.ctypes.data, address, out.nbytes, runtime.memcpyDeviceToHost, stream.pointer)
 
     def fill(self, address: int, byte: int, size: int, stream: Stream) -> None:
         with self.watched():
@@ -332,7 +304,3 @@ class CupyDevice(Device):
 def _own(stream: Stream) -> CupyStream:
     assert isinstance(stream, CupyStream)
     return stream
-
-
-def _bytes(array: Array) -> Array:
-    return array.reshape(-1).view(np.uint8)

@@ -30,7 +30,7 @@ class DeviceError(Exception):
 
 
 class DeviceMemoryError(MemoryError):
-    """A block of device memory cannot be had: the pool's limit, or the device's memory, is used up."""
+    """A block of memory cannot be had: the pool's limit, the device's memory, or what can be page-locked is used up."""
 
 
 class Memory(ABC):
@@ -150,12 +150,17 @@ class Device(ABC):
         """Give what is kept for reuse back to the driver."""
 
     @abstractmethod
+    def pinned(self, size: int) -> Array:
+        """Page-locked bytes of the host. DeviceMemoryError."""
+
+    @abstractmethod
     def upload(self, address: int, data: Array, stream: Stream) -> None:
-        """Copy a C-ordered array there. ``data`` may be written again when this returns."""
+        """Submit a copy of a C-ordered array to there. Page-locked memory is read when its turn in the stream comes;
+        other memory has been read when this returns."""
 
     @abstractmethod
     def download(self, out: Array, address: int, stream: Stream) -> None:
-        """Copy what is there into a C-ordered array, and wait for it. DeviceError where work before it failed."""
+        """Submit a copy of what is there into page-locked bytes."""
 
     @abstractmethod
     def fill(self, address: int, byte: int, size: int, stream: Stream) -> None:

@@ -2,37 +2,53 @@
 
 A run looks up the plan bound to its inputs' layouts (``binding``), allocates the arena and the outputs, and submits the
 actions to the engine's stream. It waits only where a kernel may have found something to report (an index out of range,
-a divisor 0): then the latch is read. Everything else waits when elements are brought to the host.
+a divisor 0): then the latch is read; in a run of several engines, when the run's token is waited for (``streams``).
+Everything else waits when elements are brought to the host.
 """
 
 from __future__ import annotations
 
+import contextvars
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, assert_never
 
 import numpy as np
 
 from tenferro.engines.cpu.layout import Strided
+from tenferro.engines.cuda.actions import Action, Call, Fill, Launch, Product, Ref
 from tenferro.engines.cuda.arrays import DeviceArray
-from tenferro.engines.cuda.binding import Action, Binder, BoundPlan, Call, Fill, Launch, Product, Ref
-from tenferro.engines.cuda.device import Block, Device, DeviceError, DeviceMemoryError, Memory
+from tenferro.engines.cuda.binding import Binder, BoundPlan
+from tenferro.engines.cuda.device import Block, Device, DeviceMemoryError, Memory
+from tenferro.engines.cuda.graphs import told
 from tenferro.engines.cuda.kernels import KernelTable
 from tenferro.engines.cuda.launch import Device as Shape
 from tenferro.engines.cuda.packing import pack
 from tenferro.engines.cuda.prelude import module_text
-from tenferro.engines.engine import CAPABILITIES, NO_EXECUTORS, Engine, Executable, Executor, RunResult, executed
-from tenferro.engines.errors import EngineFailure
-from tenferro.engines.events import Driver, WorkerDriver
+from tenferro.engines.cuda.staging import Arrival, HostCopies
+from tenferro.engines.cuda.streams import StreamDriver, device_failures, submission
+from tenferro.engines.engine import (
+    CAPABILITIES,
+    NO_EXECUTORS,
+    Engine,
+    Executable,
+    Executor,
+    Replay,
+    RunResult,
+    executed,
+)
+from tenferro.engines.events import Driver
 from tenferro.engines.reference import ReferenceExecutable, evaluated
 from tenferro.engines.values import input_sizes, scalar_array
 from tenferro.lowering.exec_program import Slot, Source
 from tenferro.lowering.plan import Plan
 from tenferro.tracer.errors import LoweringError, MemoryLimitError
+from tenferro.tracer.op import Extension
 from tenferro.tracer.program import ArrayType, DimScalar, Literal
 
 Array = np.ndarray[Any, Any]
@@ -40,6 +56,9 @@ BOUND_PLANS = 256
 """Layouts kept per program; the least recently used one goes."""
 CLEAN = (1 << 64) - 1
 WARNING = 1 << 62
+WORD = 8
+LISTED = 5
+"""Live buffers in the text of a MemoryLimitError."""
 
 
 class CudaEngine(Engine):
@@ -62,8 +81,10 @@ class CudaEngine(Engine):
         self.shape = shape
         self.capabilities = CAPABILITIES - {"library"} - ({"dot_general"} - _products(device))
         self.stream = device.stream()
-        self.running = threading.RLock()
-        self._driver = WorkerDriver(f"tenferro-{self.id}")
+        self.submitting = threading.RLock()
+        self.copies = HostCopies(device, self.stream, self.submitting)
+        self._driver = StreamDriver(f"tenferro-{self.id}", self.stream, self.submitting)
+        self._live: weakref.WeakKeyDictionary[Memory, tuple[int, str]] = weakref.WeakKeyDictionary()
         device.limit(memory_limit)
 
     def compile(self, plan: Plan, executors: Mapping[str, Executor] = NO_EXECUTORS) -> Executable:
@@ -93,39 +114,59 @@ class CudaEngine(Engine):
         """A host array on the device. MemoryLimitError; EngineFailure."""
         host = np.array(value, copy=None, order="C")
         with self.watched("receive"):
-            memory = self.device.allocate(host.nbytes, self.stream)
+            memory = self.allocate(host.nbytes, "brought there")
             if host.nbytes:
-                self.device.upload(memory.address, host, self.stream)
+                self.copies.upload(memory.address, host)
         return DeviceArray(self, memory, 0, host.shape, host.strides, host.dtype)
 
     def fetch(self, value: Any) -> Array:
         """A device array on the host, when all before it is done. EngineFailure where some of that failed."""
         host = np.empty(value.shape, value.dtype)
-        with self.watched("fetch"):
-            found = value if value.is_contiguous else pack(self, value)
+        with self.told("fetch"):
+            with self.submitting:
+                found = value if value.is_contiguous else pack(self, value)
             if host.nbytes:
-                self.device.download(host, found.address, self.stream)
+                self.copies.download(host, found.address)
         return host
 
     def synchronize(self) -> None:
         """Wait until everything that was submitted is done. EngineFailure where some of it failed."""
-        with self.watched("synchronize"):
-            self.stream.synchronize()
+        with self.told("synchronize"):
+            with self.submitting:
+                event = self.stream.record()
+            event.synchronize()
+
+    def allocate(self, size: int, what: str) -> Memory:
+        """A block of the pool; ``what`` it is for, in error texts. The caller is ``watched``. DeviceMemoryError."""
+        memory = self.device.allocate(size, self.stream)
+        if size:
+            self._live[memory] = (size, what)
+        return memory
 
     @contextmanager
     def watched(self, what: str) -> Iterator[None]:
         """One submission at a time; the device's errors as the runtime knows them."""
-        with self.running:
-            try:
+        with self.told(what), self.submitting:
+            yield
+
+    @contextmanager
+    def told(self, what: str) -> Iterator[None]:
+        """The device's errors as the runtime knows them."""
+        try:
+            with device_failures(what, self.id):
                 yield
-            except DeviceMemoryError as error:
-                pool = self.device.pool()
-                limit = f"{pool.limit:,} are allowed" if pool.limit else "the device has no more"
-                raise MemoryLimitError(
-                    f"{what}: {error}; {pool.used:,} bytes are in live arrays on {self.id}, where {limit}"
-                ) from None
-            except DeviceError as error:
-                raise EngineFailure(f"{what}: {error}", self.id) from error
+        except DeviceMemoryError as error:
+            pool = self.device.pool()
+            limit = f"{pool.limit:,} are allowed" if pool.limit else "the device has no more"
+            raise MemoryLimitError(
+                f"{what}: {error}; {pool.used:,} bytes are in live arrays on {self.id}, where {limit}; largest live: "
+                f"{self._largest()}"
+            ) from None
+
+    def _largest(self) -> str:
+        with self.submitting:  # nobody allocates meanwhile
+            live = sorted(self._live.values(), key=lambda entry: -entry[0])
+        return ", ".join(f"{size:,} bytes ({what})" for size, what in live[:LISTED]) or "none"
 
 
 def _products(device: Device) -> set[str]:
@@ -134,10 +175,13 @@ def _products(device: Device) -> set[str]:
 
 @dataclass(slots=True)
 class _Run:
-    """The memory of one run: the addresses of its bases, and what keeps each alive."""
+    """The memory of one run: the addresses of its bases, and what keeps each alive. ``effects``: what ordered
+    operations gave. ``told``: what the latch had when it was looked at last."""
 
     bases: list[int]
     holders: list[Any]
+    effects: list[tuple[Any, ...]] = field(default_factory=list)
+    told: int = CLEAN
 
     def at(self, ref: Ref) -> int:
         return self.bases[ref.base] + ref.strided.offset
@@ -154,18 +198,35 @@ class CudaExecutable(Executable):
         self.plan = plan
         self.executors = executors
         self.table = KernelTable(engine.device, engine.shape)
+        self._calls = any(isinstance(i.op.form, Extension) for i in plan.program.instructions)
         self._bound: OrderedDict[Any, BoundPlan] = OrderedDict()
 
     def run(self, inputs: Sequence[Any]) -> RunResult:
-        with self.engine.watched(self.plan.program.name):
+        within = submission()
+        engine, name = self.engine, self.plan.program.name
+        if within is not None and self._calls:
+            within.admit()  # what an executor does cannot be taken back
+        with engine.watched(name):
             bound = self._find(inputs)
             run = self._begin(bound, inputs)
-            eager = partial(self._submit, bound, run, inputs)
-            bound.replays.submit(self.engine.device, self.engine.stream, tuple(run.bases), eager)
+        for segment in bound.segments:
+            if segment.is_call:
+                if bound.latch:  # an executor is not called with what an error has left
+                    self._look(self._latch(run), run, inputs)
+                self._call(segment.actions[0], run, inputs)  # it may wait for others, who submit
+                continue
+            with engine.watched(name):
+                eager = partial(self._submit, segment.actions, bound, run)
+                signature = tuple([run.bases[b] for b in segment.bases])
+                segment.replays.submit(engine.device, engine.stream, signature, eager)
+        with engine.watched(name):
             outputs = [self._output(o, run, inputs) for o in bound.outputs]
-            found = self._latch(bound, run)
-        if found != CLEAN:
-            self._report(found, inputs)
+        if bound.latch:
+            look = partial(self._look, self._latch(run), run, inputs)
+            if within is None:
+                look()
+            else:
+                within.checks.append(partial(contextvars.copy_context().run, look))
         return RunResult(outputs)
 
     # Binding.
@@ -184,30 +245,26 @@ class CudaExecutable(Executable):
     # Running.
 
     def _begin(self, bound: BoundPlan, inputs: Sequence[Any]) -> _Run:
-        device, stream = self.engine.device, self.engine.stream
-        made: list[Memory | None] = [
-            device.allocate(size, stream) if size >= 0 else None for size in (bound.arena, *bound.owned)
-        ]
+        allocate = self.engine.allocate
+        made = [allocate(o.size, o.what) if o.size >= 0 else None for o in bound.owned]
+        made.insert(0, allocate(bound.arena, f"temporaries of {self.plan.program.name}"))
         addresses = [0 if isinstance(x, int) else x.address for x in inputs]
         return _Run([*addresses, *(m.address if m else 0 for m in made)], [*inputs, *made])
 
-    def _submit(self, bound: BoundPlan, run: _Run, inputs: Sequence[Any]) -> None:
-        for action in bound.actions:
-            self._act(action, bound, run, inputs)
-
-    def _act(self, action: Action, bound: BoundPlan, run: _Run, inputs: Sequence[Any]) -> None:
+    def _submit(self, actions: Sequence[Action], bound: BoundPlan, run: _Run) -> None:
         device, stream = self.engine.device, self.engine.stream
-        match action:
-            case Launch():
-                self._launch(action, bound, run)
-            case Fill(base=base, offset=offset, byte=byte, size=size):
-                device.fill(run.bases[base] + offset, byte, size, stream)
-            case Product(out=out, operands=operands):
-                device.call("matmul", run.block(out), tuple(run.block(o) for o in operands), stream)
-            case Call():
-                self._call(action, run, inputs)
-            case _:
-                assert_never(action)
+        for action in actions:
+            match action:
+                case Launch():
+                    self._launch(action, bound, run)
+                case Fill(base=base, offset=offset, byte=byte, size=size):
+                    device.fill(run.bases[base] + offset, byte, size, stream)
+                case Product(out=out, operands=operands):
+                    device.call("matmul", run.block(out), tuple(run.block(o) for o in operands), stream)
+                case Call():
+                    raise AssertionError("calls are segments of their own")
+                case _:
+                    assert_never(action)
 
     def _launch(self, launch: Launch, bound: BoundPlan, run: _Run) -> None:
         device, stream = self.engine.device, self.engine.stream
@@ -218,18 +275,23 @@ class CudaExecutable(Executable):
         if launch.table is not None:
             base, offset = launch.table
             argument = run.bases[base] + offset
-            device.upload(argument, words, stream)
+            self.engine.copies.upload(argument, words)
         function = bound.kernels[launch.kernel].functions[launch.entry]
         device.launch(function, launch.grid, launch.block, launch.shared, argument, stream)
 
-    def _call(self, call: Call, run: _Run, inputs: Sequence[Any]) -> None:
+    def _call(self, call: Action, run: _Run, inputs: Sequence[Any]) -> None:
+        assert isinstance(call, Call)
         sizes = input_sizes(inputs)
         operands = [self._value(o, run, inputs) for o in call.operands]
         params = {k: evaluated(v, sizes) for k, v in call.instruction.params.items()}
         results = executed(call.instruction, operands, params, self.executors, sizes)
+        if call.instruction.op.is_ordered:
+            run.effects.append(results)
         for base, result in zip(call.made, results, strict=True):
             mine = result if self.engine.holds(result) else self.engine.receive(np.asarray(result))
-            mine = mine if mine.is_contiguous else pack(self.engine, mine)
+            if not mine.is_contiguous:
+                with self.engine.watched(call.instruction.op.name):
+                    mine = pack(self.engine, mine)
             run.bases[base], run.holders[base] = mine.address, mine
 
     def _output(self, source: Ref | Source, run: _Run, inputs: Sequence[Any]) -> Any:
@@ -253,30 +315,38 @@ class CudaExecutable(Executable):
             case _:
                 assert_never(source)
 
-    def _latch(self, bound: BoundPlan, run: _Run) -> int:
-        """What the kernels have found, when they are done; ``CLEAN`` without waiting where they look for nothing."""
-        if not bound.latch:
-            return CLEAN
-        word = np.zeros(1, np.uint64)
-        self.engine.device.download(word, run.bases[len(self.plan.program.inputs)], self.engine.stream)
-        return int(word[0])
+    def _latch(self, run: _Run) -> Arrival:
+        with self.engine.told(self.plan.program.name):
+            return self.engine.copies.begin(run.bases[len(self.plan.program.inputs)], WORD)
 
-    def _report(self, latch: int, inputs: Sequence[Any]) -> None:
+    def _look(self, latch: Arrival, run: _Run, inputs: Sequence[Any]) -> None:
+        """What the kernels have found, when they are done. The same is told once."""
+        with self.engine.told(self.plan.program.name):
+            (found,) = map(int, latch.wait().view(np.uint64))
+        if found != run.told:
+            self._report(found, run, inputs)
+            run.told = found
+
+    def _report(self, latch: int, run: _Run, inputs: Sequence[Any]) -> None:
         """Say what a kernel found. The reference engine runs the same program on the same inputs: it raises or warns
         with the op, the argument, the value and the user's line."""
         is_warning = bool(latch & WARNING)
         if is_warning and np.geterr()["divide"] == "ignore":
             return
-        ReferenceExecutable(self.plan.program).run([x if isinstance(x, int) else self.engine.fetch(x) for x in inputs])
+        effects = [tuple(self._on_host(x) for x in results) for results in run.effects]
+        again = ReferenceExecutable(self.plan.program, Replay({}, effects))
+        again.run([self._on_host(x) for x in inputs])
         if not is_warning:
             raise LoweringError(f"a kernel recorded {latch:#x}, which the reference engine does not find")
+
+    def _on_host(self, value: Any) -> Any:
+        return self.engine.fetch(value) if self.engine.holds(value) else value
 
     # Looking inside.
 
     def graphs(self) -> list[str]:
-        """For each layout seen: the graphs captured and replayed, or why there are none."""
-        told = [b.replays for b in list(self._bound.values())]
-        return [r.declined or f"{r.captured} captured, {r.replayed} replays" for r in told]
+        """For each layout seen, and each segment between seams: its graphs, or why there are none."""
+        return [told(b.segments) for b in list(self._bound.values())]
 
     def kernel_texts(self) -> dict[str, dict[str, str]]:
         found: dict[str, dict[str, str]] = {}

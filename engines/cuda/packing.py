@@ -23,7 +23,7 @@ def pack(engine: CudaEngine, x: DeviceArray) -> DeviceArray:
     """The copy, submitted to the engine's stream; the caller holds the engine."""
     device, stream = engine.device, engine.stream
     strides = contiguous(x.shape, x.itemsize)
-    made = DeviceArray(engine, device.allocate(x.nbytes, stream), 0, x.shape, strides, x.dtype)
+    made = DeviceArray(engine, engine.allocate(x.nbytes, "a copy in C order"), 0, x.shape, strides, x.dtype)
     prototype = copy_region(x.dtype, x.ndim)
     region = dataclasses.replace(
         prototype, space=x.shape, stores=(dataclasses.replace(prototype.stores[0], slot=TARGET),)

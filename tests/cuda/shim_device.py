@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -68,33 +69,39 @@ class ShimEvent(Event):
 
 
 class ShimStream(Stream):
+    """Work is put in by one thread while another works it off."""
+
     def __init__(self, eager: bool) -> None:
-        self.done = 0
+        self.done = self.submitted = 0
         self._eager = eager
-        self._queue: list[Callable[[], None]] = []
+        self._queue: deque[Callable[[], None]] = deque()
+        self._lock = threading.RLock()
         self._failure = ""
         self.recording: list[Callable[[], None]] | None = None
 
-    def submit(self, work: Callable[[], None]) -> None:
+    def submit(self, work: Callable[[], Any], is_recorded: bool = True) -> None:
         if self._failure:
             raise DeviceError(self._failure)
-        if self.recording is not None:
-            self.recording.append(work)
-            return
-        self._queue.append(work)
+        with self._lock:
+            if self.recording is not None and is_recorded:
+                self.recording.append(work)
+                return
+            self._queue.append(work)
+            self.submitted += 1
         if self._eager:
             self.synchronize()
 
     def work_off(self, position: int) -> None:
         with _one_at_a_time:
             while self.done < position:
-                work = self._queue.pop(0)
-                self.done += 1
-                if not self._failure:
-                    try:
+                work = self._queue.popleft()
+                try:
+                    if not self._failure:
                         work()
-                    except DeviceError as failure:  # a device is lost from its first failure on
-                        self._failure = str(failure)
+                except DeviceError as failure:  # a device is lost from its first failure on
+                    self._failure = str(failure)
+                finally:
+                    self.done += 1
         if self._failure:
             raise DeviceError(self._failure)
 
@@ -103,13 +110,21 @@ class ShimStream(Stream):
         return bool(self._failure)
 
     def record(self) -> Event:
-        return ShimEvent(self, self.done + len(self._queue))
+        if self._failure:
+            raise DeviceError(self._failure)
+        assert self.recording is None
+        return ShimEvent(self, self.submitted)
 
     def wait(self, event: Event) -> None:
-        self.submit(event.synchronize)
+        def work() -> None:
+            with suppress(DeviceError):  # another device's failure is not this one's
+                event.synchronize()
+
+        self.submit(work)
 
     def synchronize(self) -> None:
-        self.work_off(self.done + len(self._queue))
+        assert self.recording is None
+        self.work_off(self.submitted)
 
     @property
     def pointer(self) -> int:
@@ -150,11 +165,14 @@ class ShimDevice(Device):
         self.fail, self.fail_late = "", False
         self.faults: list[str] = []
         self.launches: list[str] = []
+        self.calls = 0
         self.copied = {"up": 0, "down": 0}
         self._eager = eager
         self._libraries = frozenset(libraries)
         self._used = self._held = self._limit = 0
         self._kept: dict[int, list[Array]] = {}
+        self._pinned: list[tuple[int, int]] = []
+        self._locked: list[Array] = []
         self._lock = threading.RLock()
         self._stream = ShimStream(eager)
 
@@ -184,7 +202,7 @@ class ShimDevice(Device):
     def release(self, size: int, buffer: Array) -> None:
         with self._lock:
             if not self._stream.failed:
-                self._submit(self._stream, lambda: self._check(size, buffer))
+                self._stream.submit(lambda: self._check(size, buffer), is_recorded=False)  # whoever records just now
             wanted = buffer.size - ALIGNMENT
             self._used -= wanted
             self._kept.setdefault(wanted, []).append(buffer)
@@ -205,15 +223,29 @@ class ShimDevice(Device):
             self._kept.clear()
             self._held = self._used
 
+    def pinned(self, size: int) -> Array:
+        block = np.full(size, POISON, np.uint8)
+        self._locked.append(block)  # addresses must not be those of other memory later
+        self._pinned.append((block.ctypes.data, block.ctypes.data + size))
+        return block
+
+    @property
+    def pinned_bytes(self) -> int:
+        return sum(stop - start for start, stop in self._pinned)
+
+    def _is_pinned(self, data: Array) -> bool:
+        return any(start <= data.ctypes.data < stop for start, stop in self._pinned)
+
     def upload(self, address: int, data: Array, stream: Stream) -> None:
-        kept = data.tobytes()
-        self.copied["up"] += len(kept)
-        self._submit(stream, lambda: ctypes.memmove(address, kept, len(kept)))
+        # Page-locked memory is read when its turn comes.
+        size, kept = data.nbytes, data if self._is_pinned(data) else data.copy()
+        self.copied["up"] += size
+        self._submit(stream, lambda: ctypes.memmove(address, kept.ctypes.data, size))
 
     def download(self, out: Array, address: int, stream: Stream) -> None:
-        stream.synchronize()
+        assert self._is_pinned(out)
         self.copied["down"] += out.nbytes
-        ctypes.memmove(out.ctypes.data, address, out.nbytes)
+        self._submit(stream, lambda: ctypes.memmove(out.ctypes.data, address, out.nbytes))
 
     def fill(self, address: int, byte: int, size: int, stream: Stream) -> None:
         self._submit(stream, lambda: ctypes.memset(address, byte, size))
@@ -287,12 +319,14 @@ class ShimDevice(Device):
             arrays = [view(o.address, o.shape, o.strides, o.dtype) for o in operands]
             np.matmul(*arrays, out=view(out.address, out.shape, out.strides, out.dtype))
 
+        if self._stream.recording is not None:
+            raise NotImplementedError("a library call while recording")  # as CuPy
+        self.calls += 1
         self._submit(stream, work)
 
     def _submit(self, stream: Stream, work: Callable[[], Any]) -> None:
         assert stream is self._stream, "one engine, one stream"
-        with _one_at_a_time:
-            self._stream.submit(work)
+        self._stream.submit(work)
 
 
 def _image(kernels: Sequence[KernelText]) -> bytes:

@@ -6,15 +6,12 @@ import importlib.util
 import sys
 from typing import Any
 
-import numpy as np
 import pytest
 
 import tenferro as tn
 from tenferro.engines.cuda.cupy_device import CupyDevice, compiled, toolchain
-from tenferro.engines.cuda.device import Event
 from tenferro.engines.cuda.engine import CudaEngine
 from tenferro.engines.cuda.prelude import OPTIONS
-from tenferro.engines.cuda.staging import Staging
 from tenferro.engines.errors import ConfigurationError
 from tenferro.tracer.errors import LoweringError
 from tests.cuda.engine_cases import BIG, softmax
@@ -90,42 +87,6 @@ def test_an_engine_that_cannot_be_had_says_how_to_get_it(monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, "cupy", None)  # as where it is not installed
     with pytest.raises(ImportError, match=r"pip install .*tenferro\[cuda13\]"):
         CudaEngine(0)
-
-
-class Late(Event):
-    """A copy that happens when somebody waits for it."""
-
-    def __init__(self, target: np.ndarray[Any, Any], source: np.ndarray[Any, Any]) -> None:
-        self.target, self.source = target, source
-
-    def synchronize(self) -> None:
-        self.target[:] = self.source
-
-    @property
-    def is_done(self) -> bool:
-        return False
-
-
-@pytest.mark.parametrize("size", [0, 1, 7, 8, 9, 16, 17, 24, 100])
-@pytest.mark.parametrize("buffers", [1, 2, 3])
-def test_staged_copies_move_every_byte(size: int, buffers: int):
-    staging = Staging([np.zeros(8, np.uint8) for _ in range(buffers)])
-    data = np.random.default_rng(size).integers(0, 256, size, np.uint8)
-    memory, out = np.zeros(size, np.uint8), np.zeros(size, np.uint8)
-    events: list[Event] = []
-
-    def up(offset: int, pinned: np.ndarray[Any, Any]) -> Event:
-        events.append(Late(memory[offset : offset + pinned.size], pinned))
-        return events[-1]
-
-    given = data.copy()
-    staging.upload(given, up)
-    given[:] = 0  # the caller may write it again
-    # A stream works in order: what is left happens before the download.
-    for event in events[-buffers:]:
-        event.synchronize()
-    staging.download(out, lambda offset, pinned: Late(pinned, memory[offset : offset + pinned.size]))
-    assert (out == data).all() and (memory == data).all()
 
 
 def test_a_gpu_is_an_engine_once_it_is_named(monkeypatch: pytest.MonkeyPatch):
