@@ -64,14 +64,18 @@ class EagerFunction:
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not kwargs and 0 < len(args) < len(self._plain) and not any(map(self._taken_by_value, args)):
             return self._plain[len(args)](*args)
-        bound = self.signature.bind(*args, **kwargs).arguments
+        try:
+            bound = self.signature.bind(*args, **kwargs).arguments
+        except TypeError as error:
+            raise DtypeError(f"{self.record.name}: {error}{at(user_line())}") from None
         out = bound.pop("out", None)
         if isinstance(out, tuple) and len(out) == 1:
             (out,) = out
         if out is not None and self.record.name in COMPUTED_IN_OUT and bound.get("dtype") is None:
             _check_target(self.record.name, out)
             bound["dtype"] = out.dtype
-        where = True if out is None else bound.pop("where", True)
+        is_ufunc = isinstance(getattr(self.record, "reference", None), np.ufunc)
+        where = True if out is None or not is_ufunc else bound.pop("where", True)  # a reduction's chooses elements
         taken = self._arrays
         arrays = {k: v for k, v in bound.items() if k in taken and v is not None and not self._taken_by_value(v)}
         static = {k: _as_number(v) for k, v in bound.items() if k not in arrays}

@@ -131,6 +131,16 @@ def pointwise(
     )
 
 
+def _required() -> Row:
+    def samples() -> Iterator[Sample]:
+        for dtype in of_kinds("iu"):
+            for shape in (*SHAPES, (37,)):
+                yield Sample((filled(shape, dtype, 1), np.ones(shape, dtype)), {"name": "nanargmax"})
+
+    sized = Sized((("int64",) * 2,), lambda n, m: ((n, m), (n, m)), lambda n, m: {"name": "nanargmax"})
+    return Row(tuple(samples()), sized, _refused("required", 2, "iu"), "bits")
+
+
 def _where() -> Row:
     def samples() -> Iterator[Sample]:
         for dtype in DTYPES:
@@ -570,6 +580,7 @@ SAMPLES: dict[str, Row] = {
     "conjugate": pointwise("conjugate", 1, "iufc", "bits", ("complex64", "float32")),
     **{name: pointwise(name, arity, kinds, agreement) for name, arity, kinds, agreement in VOCABULARY},
     "power": pointwise("power", 2, "iuf", "elementary", ("float32", "uint8")),
+    "required": _required(),
     "where": _where(),
     "astype": _astype(),
     "bitcast": _bitcast(),

@@ -54,7 +54,7 @@ def operand_count(op: Op) -> int:
     if isinstance(op.form, Reduction):
         return 1
     assert isinstance(op.form, Pointwise)
-    return len([p for p in inspect.signature(op.form.scalar).parameters if p not in ("b", "dtype")])
+    return len([p for p in inspect.signature(op.form.scalar).parameters if p not in ("b", "dtype", "name")])
 
 
 def result_dtype(op: Op, name: str) -> str | None:

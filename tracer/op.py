@@ -19,7 +19,7 @@ ScalarRule: TypeAlias = Callable[..., Any]
 ReductionKind = Literal["sum", "product", "max", "min", "argmax", "argmin", "moments"]
 ViewKind = Literal["reshape", "transpose", "broadcast_to", "slice"]
 IndexKind = Literal["pad", "concatenate", "iota", "gather"]
-Check: TypeAlias = Literal["zero_divisor", "negative_exponent"] | None
+Check: TypeAlias = Literal["zero_divisor", "negative_exponent", "none_left"] | None
 
 
 @dataclass(frozen=True, slots=True)

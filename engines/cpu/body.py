@@ -143,6 +143,9 @@ class Body:
                 self._record(self.builder.lt(operand, none).text, at, operation, warning=False)
             return
         zero = self.builder.eq(operand, none).text
+        if check == "none_left":
+            self._record(zero, at, operation, warning=False)
+            return
         self._record(zero if mask is None else self._and(zero, mask.text), at, operation, warning=True)
 
     def _and(self, a: str, b: str) -> str:

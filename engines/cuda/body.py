@@ -182,6 +182,9 @@ class Body:
                 self._record(self.builder.lt(operand, none).text, spot, operation, warning=False)
             return
         zero = self.builder.eq(operand, none).text
+        if check == "none_left":
+            self._record(zero, spot, operation, warning=False)
+            return
         self._record(zero if mask is None else f"{zero} && {mask.text}", spot, operation, warning=True)
 
     def _record(self, bad: str, spot: Spot, operation: int, warning: bool) -> None:

@@ -59,6 +59,7 @@ BAD_CALLS: dict[str, Bad] = {
     },
     "fmod": (lambda x, y: np.fmod(x, y), (C3, C3), TypeError, r"^fmod: .*complex128"),
     "power": (lambda x, y: x**y, (I3, I3 - 1), ValueError, r"^power: integers to the exponent -1"),
+    "required": (lambda x: np.nanargmax(x * np.nan), (A3,), ValueError, r"^nanargmax: All-NaN slice encountered"),
     "where": (lambda x, y: np.where(x > 0, x, y), (A3, A4), ValueError, r"^where: .*\(3,\).*\(4,\)"),
     "astype": (lambda x: x.astype("U3"), (A3,), TypeError, r"^astype: .*"),
     "bitcast": (lambda x: x.view("f4"), (A3,), TypeError, r"^view: float64 as float32"),
@@ -106,8 +107,8 @@ BAD_CALLS: dict[str, Bad] = {
     ),
 }
 WITHOUT = {
-    "copy", "absolute", "conjugate", "real", "imag", "exp", "log", "sin", "cos", "tanh", "sqrt", "rint", "iota",
-    "slice_update", "scatter", *(name for name in UNARY if name != "cbrt"), "mask_update", "numpy_call",
+    "copy", "absolute", "conjugate", "real", "imag", "exp", "log", "sin", "cos", "tanh", "sqrt", "rint", "reciprocal",
+    "iota",    "slice_update", "scatter", *(name for name in UNARY if name != "cbrt"), "mask_update", "numpy_call",
 }  # fmt: skip
 """Rows that refuse nothing a user can write, or that users reach only through the assignments tested below."""
 

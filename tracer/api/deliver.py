@@ -64,6 +64,10 @@ def check_cast(name: str, source: np.dtype[Any], target: np.dtype[Any], casting:
 _STRETCHED = frozenset({"clip", "quantile", "percentile", "outer", "vecdot", "copyto"})
 
 
+COMPUTED_IN_OUT = frozenset({"sum", "prod", "nansum", "nanprod"})
+"""Without ``dtype=`` they compute in the dtype of ``out``."""
+
+
 def stretches(name: str) -> bool:
     """Whether NumPy broadcasts the function's result to ``out``; for the others the shapes must be equal."""
     ufunc = API[name].reference if name in API else None

@@ -35,12 +35,6 @@ _ARRAYS: dict[str, tuple[str, ...]] = {
     "kron": ("a", "b"),
     "cov": ("m",),
     "corrcoef": ("x",),
-    "nansum": ("a",),
-    "nanmean": ("a",),
-    "nanmax": ("a",),
-    "nanmin": ("a",),
-    "nanvar": ("a",),
-    "nanstd": ("a",),
     "nanmedian": ("a",),
     "nancumsum": ("a",),
     "unwrap": ("p",),
@@ -58,7 +52,10 @@ def _made(name: str) -> Callable[..., Any]:
     signature = inspect.signature(original)
 
     def function(*args: Any, **kwargs: Any) -> Any:
-        given = signature.bind(*args, **kwargs).arguments
+        try:
+            given = signature.bind(*args, **kwargs).arguments
+        except TypeError as error:
+            raise DtypeError(f"{name}: {error}{at(user_line())}") from None
         arrays = [given.pop(p) for p in _ARRAYS[name] if p in given]
         return _call(name, arrays, {k: v for k, v in given.items() if v is not signature.parameters[k].default})
 

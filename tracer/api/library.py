@@ -85,8 +85,6 @@ _NEAREST: dict[str, str] = {
     "put_along_axis": "x[indices] = values is",
     "delete": "numpy.concatenate of the parts is",
     "insert": "numpy.concatenate of the parts is",
-    "nanargmax": "numpy.argmax(numpy.where(numpy.isnan(x), -numpy.inf, x)) is",
-    "nanargmin": "numpy.argmin(numpy.where(numpy.isnan(x), numpy.inf, x)) is",
     "frexp": "numpy.log2 is",
     "modf": "numpy.trunc is",
     "apply_along_axis": "a loop over x, or a function of whole arrays, is",

@@ -6,19 +6,20 @@ Accumulation dtypes are NumPy's; float16 stays float16, accumulated in float32.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tenferro.tracer import build
 from tenferro.tracer.api.creation import dtype_of
-from tenferro.tracer.api.deliver import deliver, new
+from tenferro.tracer.api.deliver import check_cast, deliver, new, target_of
 from tenferro.tracer.api.layout import axes_of, axis_of, ravel
 from tenferro.tracer.api.promotion import as_bool, broadcast_into, converted
 from tenferro.tracer.api.record import ApiFunction
 from tenferro.tracer.dim import integer
-from tenferro.tracer.dims import Extent, is_runtime, maximum, product, sub
-from tenferro.tracer.errors import DtypeError, ShapeError, TraceError
+from tenferro.tracer.dims import Extent, is_runtime, product
+from tenferro.tracer.errors import DtypeError, ShapeError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.op import Op
 from tenferro.tracer.ops import library, pointwise as p, reductions
@@ -43,11 +44,11 @@ def accumulation_dtype(dtype: Dtype) -> Dtype:
     return UINT64 if dtype.kind == "u" else dtype
 
 
-def _flag(keepdims: Any) -> bool:
+def flag(keepdims: Any) -> bool:
     return bool(keepdims) if keepdims is not NOTHING else False
 
 
-def _masked(trace: Trace, value: Operand, where: Any, neutral: Operand, name: str) -> Operand:
+def masked(trace: Trace, value: Operand, where: Any, neutral: Operand, name: str) -> Operand:
     """Elements that ``where=`` leaves out count as the neutral element."""
     if where is NOTHING or where is True:
         return value
@@ -65,22 +66,48 @@ def _initial(trace: Trace, x: Any, dtype: Dtype, name: str) -> Operand:
     return converted(trace, value, dtype, name)
 
 
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """A sum or a product: its row, the row of two numbers, what changes nothing, and what it is of bools."""
+
+    row: Op
+    pair: Op
+    neutral: int
+    of_bools: Op
+
+
+SUM = Fold(reductions.sum_, p.add, 0, reductions.max_)
+PRODUCT = Fold(reductions.prod_, p.multiply, 1, reductions.min_)
+
+
+def folded(
+    name: str, fold: Fold, trace: Trace, value: Operand, axis: Any, dtype: Any, out: Any, keepdims: Any, initial: Any,
+    where: Any,
+) -> Any:  # fmt: skip
+    """All elements over the axes in one; bools and integers in 64 bits, whatever has an ``out`` in its dtype."""
+    if dtype is None and out is not None:
+        dtype = target_of(out, name).dtype
+        check_cast(name, value.type.dtype, dtype)
+    target = accumulation_dtype(value.type.dtype) if dtype is None else dtype_of(dtype, name)
+    value = masked(trace, build.convert(trace, value, target), where, build.literal(fold.neutral, target), name)
+    axes = axes_of(axis, len(value.type.shape), name)
+    if target == BOOL:
+        found = of_bools(trace, fold.of_bools, value, axes, flag(keepdims))
+    else:
+        found = trace.emit1(fold.row, value, axes=axes, keepdims=flag(keepdims))
+    if _given(initial):
+        found = trace.emit1(fold.pair, found, _initial(trace, initial, target, name))
+    return deliver(trace, name, found, out)
+
+
 def sum_(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = NOTHING, initial: Any = NOTHING,
     where: Any = NOTHING,
 ) -> Any:  # fmt: skip
     """The sum over the axes; bools and integers are summed in 64 bits."""
     trace = running_trace("sum")
-    array = as_traced(trace, a, "sum")
-    target = accumulation_dtype(array.dtype) if dtype is None else dtype_of(dtype, "sum")
-    value = _masked(trace, build.convert(trace, array.read(), target), where, build.literal(0, target), "sum")
-    axes = axes_of(axis, len(value.type.shape), "sum")
-    if target == BOOL:
-        return any_(new(trace, value), axis, out, keepdims)
-    total: Operand = trace.emit1(reductions.sum_, value, axes=axes, keepdims=_flag(keepdims))
-    if _given(initial):
-        total = trace.emit1(p.add, total, _initial(trace, initial, target, "sum"))
-    return deliver(trace, "sum", total, out)
+    value = as_traced(trace, a, "sum").read()
+    return folded("sum", SUM, trace, value, axis, dtype, out, keepdims, initial, where)
 
 
 def prod(
@@ -89,16 +116,8 @@ def prod(
 ) -> Any:  # fmt: skip
     """The product over the axes; bools and integers are multiplied in 64 bits."""
     trace = running_trace("prod")
-    array = as_traced(trace, a, "prod")
-    target = accumulation_dtype(array.dtype) if dtype is None else dtype_of(dtype, "prod")
-    value = _masked(trace, build.convert(trace, array.read(), target), where, build.literal(1, target), "prod")
-    axes = axes_of(axis, len(value.type.shape), "prod")
-    if target == BOOL:
-        return all_(new(trace, value), axis, out, keepdims)
-    found: Operand = trace.emit1(reductions.prod_, value, axes=axes, keepdims=_flag(keepdims))
-    if _given(initial):
-        found = trace.emit1(p.multiply, found, _initial(trace, initial, target, "prod"))
-    return deliver(trace, "prod", found, out)
+    value = as_traced(trace, a, "prod").read()
+    return folded("prod", PRODUCT, trace, value, axis, dtype, out, keepdims, initial, where)
 
 
 def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
@@ -110,21 +129,31 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     return new(trace, trace.emit1(reductions.sum_, ones, axes=axes, keepdims=bool(keepdims)))
 
 
-def _number(trace: Trace, extent: Extent, dtype: Dtype) -> Operand:
+def number(trace: Trace, extent: Extent, dtype: Dtype) -> Operand:
+    """A size as a number of the dtype."""
     extent = trace.canonical(extent)
     return build.literal(extent, dtype) if isinstance(extent, int) else DimScalar(extent, dtype)
 
 
-def _count(trace: Trace, value: Operand, axes: tuple[int, ...], where: Any, keepdims: bool, dtype: Dtype) -> Operand:
+def chosen_by(trace: Trace, where: Any, shape: tuple[Extent, ...], name: str) -> Operand | None:
+    """``where=`` as an array of bools of the shape; None where it leaves nothing out."""
     if where is NOTHING or where is True:
-        return _number(trace, product(value.type.shape[k] for k in axes), dtype)
-    condition = as_bool(trace, operand(trace, where, "mean")[0])
-    chosen = build.broadcast(trace, broadcast_into(trace, "mean", condition, value.type.shape), value.type.shape)
+        return None
+    condition = as_bool(trace, operand(trace, where, name)[0])
+    return build.broadcast(trace, broadcast_into(trace, name, condition, shape), shape)
+
+
+def counted(
+    trace: Trace, chosen: Operand | None, shape: tuple[Extent, ...], axes: tuple[int, ...], keepdims: bool, dtype: Dtype
+) -> Operand:  # fmt: skip
+    """How many elements are chosen over the axes, as a number of the dtype."""
+    if chosen is None:
+        return number(trace, product(shape[k] for k in axes), dtype)
     total = trace.emit1(reductions.sum_, build.convert(trace, chosen, INT64), axes=axes, keepdims=keepdims)
     return build.convert(trace, total, dtype)
 
 
-def _working_dtype(dtype: Dtype, asked: Any, name: str) -> tuple[Dtype, Dtype]:
+def working_dtype(dtype: Dtype, asked: Any, name: str) -> tuple[Dtype, Dtype]:
     """(dtype to compute in, dtype of the result) of mean, var and std: float16 is computed in float32."""
     if asked is not None:
         result = dtype_of(asked, name)
@@ -141,61 +170,23 @@ def mean(
     """The sum divided by the number of elements; float64 for integers."""
     trace = running_trace("mean")
     array = as_traced(trace, a, "mean")
-    working, result = _working_dtype(array.dtype, dtype, "mean")
-    value = _masked(trace, build.convert(trace, array.read(), working), where, build.literal(0, working), "mean")
-    axes = axes_of(axis, len(value.type.shape), "mean")
-    total = trace.emit1(reductions.sum_, value, axes=axes, keepdims=_flag(keepdims))
-    count = _count(trace, value, axes, where, _flag(keepdims), working)
-    average = trace.emit1(p.divide, total, count)
+    working, result = working_dtype(array.dtype, dtype, "mean")
+    value = build.convert(trace, array.read(), working)
+    axes = axes_of(axis, array.ndim, "mean")
+    average = mean_of(trace, value, chosen_by(trace, where, value.type.shape, "mean"), axes, flag(keepdims))
     return deliver(trace, "mean", build.convert(trace, average, result), out)
 
 
-def _variance(
-    name: str, a: Any, axis: Any, dtype: Any, ddof: Any, keepdims: Any, where: Any
-) -> tuple[Trace, Operand, Dtype]:
-    """Σ|x − mean|² / max(n − ddof, 0), and the dtype of the result."""
-    trace = running_trace(name)
-    if where is not NOTHING and where is not True:
-        raise TraceError(f"{name}: where; not available yet, {name}(x[mask]) is near{at(user_line())}")
-    array = as_traced(trace, a, name)
-    working, result = _working_dtype(array.dtype, dtype, name)
-    value = build.convert(trace, array.read(), working)
-    axes = axes_of(axis, array.ndim, name)
-    squares = trace.emit1(reductions.squared_deviations, value, axes=axes, keepdims=_flag(keepdims))
-    real = squares.type.dtype
-    n = product(value.type.shape[k] for k in axes)
-    if not hasattr(type(ddof), "__float__") or getattr(ddof, "ndim", False):
-        raise DtypeError(f"{name}: ddof {ddof!r}; a number is needed{at(user_line())}")
-    if float(ddof).is_integer():
-        least = sub(n, int(ddof))
-        count = _number(trace, n if int(ddof) == 0 else maximum(least, 0), real)
-    else:
-        count = trace.emit1(p.subtract, _number(trace, n, real), build.literal(float(ddof), real))
-    final = HALF if result == HALF else real
-    return trace, trace.emit1(p.divide, squares, count), final
+def mean_of(trace: Trace, value: Operand, chosen: Operand | None, axes: tuple[int, ...], keepdims: bool) -> Operand:
+    """The sum of the chosen elements divided by their number."""
+    shape, dtype = value.type.shape, value.type.dtype
+    if chosen is not None:
+        value = trace.emit1(p.where, chosen, value, build.literal(0, dtype))
+    total = trace.emit1(reductions.sum_, value, axes=axes, keepdims=keepdims)
+    return trace.emit1(p.divide, total, counted(trace, chosen, shape, axes, keepdims, dtype))
 
 
-def var(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = NOTHING, *,
-    where: Any = NOTHING, mean: Any = NOTHING, correction: Any = NOTHING,
-) -> Any:  # fmt: skip
-    """The variance, Σ|x − mean|² / (n − ddof); real for complex arrays."""
-    ddof = ddof if correction is NOTHING else correction
-    trace, value, result = _variance("var", a, axis, dtype, ddof, keepdims, where)
-    return deliver(trace, "var", build.convert(trace, value, result), out)
-
-
-def std(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = NOTHING, *,
-    where: Any = NOTHING, mean: Any = NOTHING, correction: Any = NOTHING,
-) -> Any:  # fmt: skip
-    """The square root of the variance."""
-    ddof = ddof if correction is NOTHING else correction
-    trace, value, result = _variance("std", a, axis, dtype, ddof, keepdims, where)
-    return deliver(trace, "std", build.convert(trace, trace.emit1(p.sqrt, value), result), out)
-
-
-def _require_elements(trace: Trace, name: str, shape: tuple[Extent, ...], axes: tuple[int, ...]) -> bool:
+def require_elements(trace: Trace, name: str, shape: tuple[Extent, ...], axes: tuple[int, ...]) -> bool:
     """Whether every result has something to be taken of; no result at all needs nothing. A guard in each case, except
     that a size known only at run time is checked by the run."""
     if all(is_runtime(shape[k]) or trace.guard("<", 0, shape[k]) for k in axes):
@@ -207,26 +198,52 @@ def _require_elements(trace: Trace, name: str, shape: tuple[Extent, ...], axes: 
     )
 
 
-def _extreme(name: str, op: Op, fold: Op, a: Any, axis: Any, out: Any, keepdims: Any, initial: Any, where: Any) -> Any:
-    trace = running_trace(name)
-    array = as_traced(trace, a, name)
-    value = array.read()
-    start = _initial(trace, initial, array.dtype, name) if _given(initial) else None
+@dataclass(frozen=True, slots=True)
+class Extreme:
+    """A largest or smallest element: its row, the row of two numbers, and what no number goes beyond."""
+
+    row: Op
+    pair: Op
+    fill: float
+
+
+MAX = Extreme(reductions.max_, p.maximum, -np.inf)
+MIN = Extreme(reductions.min_, p.minimum, np.inf)
+
+
+def start_of(trace: Trace, name: str, initial: Any, where: Any, dtype: Dtype) -> Operand | None:
+    """``initial=`` of an extreme; a ShapeError where ``where=`` needs one."""
+    if _given(initial):
+        return _initial(trace, initial, dtype, name)
     if where is not NOTHING and where is not True:
-        if start is None:
-            raise ShapeError(f"{name}: where without initial; initial is needed{at(user_line())}")
-        value = _masked(trace, value, where, start, name)
-    shape = value.type.shape
-    axes = axes_of(axis, len(shape), name)
+        raise ShapeError(f"{name}: where without initial; initial is needed{at(user_line())}")
+    return None
+
+
+def of_none(
+    trace: Trace, name: str, value: Operand, axes: tuple[int, ...], keepdims: bool, start: Operand | None
+) -> Operand | None:
+    """The extreme where there are no elements, or no results; None where there are both."""
+    shape, kept = value.type.shape, reductions.reduced_shape(value.type.shape, axes, keepdims)
     if start is not None and not all(trace.guard("<", 0, shape[k]) for k in axes):
-        kept = reductions.reduced_shape(shape, axes, _flag(keepdims))
-        return deliver(trace, name, build.broadcast(trace, start, kept), out)
-    if not _require_elements(trace, name, shape, axes):
-        kept = reductions.reduced_shape(shape, axes, _flag(keepdims))
-        return deliver(trace, name, build.broadcast(trace, build.literal(0, array.dtype), kept), out)
-    found: Operand = trace.emit1(op, value, axes=axes, keepdims=_flag(keepdims))
+        return build.broadcast(trace, start, kept)
+    if not require_elements(trace, name, shape, axes):
+        return build.broadcast(trace, build.literal(0, value.type.dtype), kept)
+    return None
+
+
+def extreme(
+    name: str, kind: Extreme, trace: Trace, value: Operand, axis: Any, out: Any, keepdims: Any, initial: Any, where: Any
+) -> Any:
+    """The largest or smallest element over the axes."""
+    start = start_of(trace, name, initial, where, value.type.dtype)
     if start is not None:
-        found = trace.emit1(fold, found, start)
+        value = masked(trace, value, where, start, name)
+    axes = axes_of(axis, len(value.type.shape), name)
+    found = of_none(trace, name, value, axes, flag(keepdims), start)
+    if found is None:
+        found = trace.emit1(kind.row, value, axes=axes, keepdims=flag(keepdims))
+        found = found if start is None else trace.emit1(kind.pair, found, start)
     return deliver(trace, name, found, out)
 
 
@@ -234,14 +251,16 @@ def max_(
     a: Any, axis: Any = None, out: Any = None, keepdims: Any = NOTHING, initial: Any = NOTHING, where: Any = NOTHING
 ) -> Any:
     """The largest element; NaN where there is one. An empty axis is a ShapeError."""
-    return _extreme("max", reductions.max_, p.maximum, a, axis, out, keepdims, initial, where)
+    trace = running_trace("max")
+    return extreme("max", MAX, trace, as_traced(trace, a, "max").read(), axis, out, keepdims, initial, where)
 
 
 def min_(
     a: Any, axis: Any = None, out: Any = None, keepdims: Any = NOTHING, initial: Any = NOTHING, where: Any = NOTHING
 ) -> Any:
     """The smallest element; NaN where there is one. An empty axis is a ShapeError."""
-    return _extreme("min", reductions.min_, p.minimum, a, axis, out, keepdims, initial, where)
+    trace = running_trace("min")
+    return extreme("min", MIN, trace, as_traced(trace, a, "min").read(), axis, out, keepdims, initial, where)
 
 
 def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NOTHING) -> Any:
@@ -253,12 +272,16 @@ def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NOTHING) -> A
 
 def _arg(name: str, op: Op, a: Any, axis: Any, out: Any, keepdims: Any) -> Any:
     trace = running_trace(name)
-    array = as_traced(trace, a, name)
-    axes = tuple(range(array.ndim)) if axis is None else (axis_of(axis, array.ndim, name),)
-    _require_elements(trace, name, array.type.shape, axes)
-    find = _call_of_complex if array.dtype.kind == "c" else trace.emit1
-    found = find(op, array.read(), axes=axes, keepdims=_flag(keepdims))
-    return deliver(trace, name, found, out)
+    return deliver(trace, name, place_of(trace, name, op, as_traced(trace, a, name).read(), axis, keepdims), out)
+
+
+def place_of(trace: Trace, name: str, op: Op, value: Operand, axis: Any, keepdims: Any) -> Operand:
+    """The index of the largest or smallest element, of the flattened array where no axis is given."""
+    rank = len(value.type.shape)
+    axes = tuple(range(rank)) if axis is None else (axis_of(axis, rank, name),)
+    require_elements(trace, name, value.type.shape, axes)
+    find = _call_of_complex if value.type.dtype.kind == "c" else trace.emit1
+    return find(op, value, axes=axes, keepdims=flag(keepdims))
 
 
 def _call_of_complex(op: Op, value: Operand, *, axes: tuple[int, ...], keepdims: bool) -> Operand:
@@ -285,9 +308,9 @@ def _boolean(name: str, op: Op, empty: bool, a: Any, axis: Any, out: Any, keepdi
     """any and all: the largest and smallest of the bools; without elements, the neutral one."""
     trace = running_trace(name)
     array = as_traced(trace, a, name)
-    value = _masked(trace, as_bool(trace, array.read()), where, build.literal(empty, BOOL), name)
+    value = masked(trace, as_bool(trace, array.read()), where, build.literal(empty, BOOL), name)
     axes = axes_of(axis, len(value.type.shape), name)
-    return deliver(trace, name, of_bools(trace, op, value, axes, _flag(keepdims)), out)
+    return deliver(trace, name, of_bools(trace, op, value, axes, flag(keepdims)), out)
 
 
 def of_bools(trace: Trace, op: Op, value: Operand, axes: tuple[int, ...], keepdims: bool) -> Operand:
@@ -295,8 +318,8 @@ def of_bools(trace: Trace, op: Op, value: Operand, axes: tuple[int, ...], keepdi
     is_any = op is reductions.max_
     if any(is_runtime(value.type.shape[k]) for k in axes):
         # Counting needs no element: any is "some are True", all is "none is False".
-        counted = value if is_any else trace.emit1(p.invert, value)
-        count = trace.emit1(reductions.sum_, build.convert(trace, counted, INT64), axes=axes, keepdims=keepdims)
+        tested = value if is_any else trace.emit1(p.invert, value)
+        count = trace.emit1(reductions.sum_, build.convert(trace, tested, INT64), axes=axes, keepdims=keepdims)
         return trace.emit1(p.not_equal if is_any else p.equal, count, build.literal(0, INT64))
     if not all(trace.guard("<", 0, value.type.shape[k]) for k in axes):
         kept = reductions.reduced_shape(value.type.shape, axes, keepdims)
@@ -370,8 +393,6 @@ FUNCTIONS: tuple[ApiFunction, ...] = (
     _f("sum", sum_, ("a", "out", "where", "initial")),
     _f("prod", prod, ("a", "out", "where", "initial")),
     _f("mean", mean, ("a", "out", "where")),
-    _f("var", var, ("a", "out")),
-    _f("std", std, ("a", "out")),
     _f("max", max_, ("a", "out", "where", "initial")),
     _f("min", min_, ("a", "out", "where", "initial")),
     ApiFunction("amax", max_, ("a", "out", "where", "initial"), False, np.max),

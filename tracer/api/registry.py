@@ -17,20 +17,26 @@ from tenferro.tracer.api import (
     layout,
     library,
     linalg,
+    nan_statistics,
     padding,
     reductions,
+    variance,
     vocabulary,
     writes,
 )
 from tenferro.tracer.api.record import API, ApiFunction
 
 FAMILIES = (
-    elementwise, vocabulary, reductions, layout, joining, creation, casting, indexing, writes, padding, linalg, library,
-    fixed,
+    elementwise, vocabulary, reductions, variance, layout, joining, creation, casting, indexing, writes, padding,
+    linalg, library, fixed, nan_statistics,
 )  # fmt: skip
 
 for _family in FAMILIES:
     API.update((f.name, f) for f in _family.FUNCTIONS)
+
+for _record in API.values():  # Python's own TypeErrors name the function as NumPy's user knows it
+    if _record.function.__qualname__ not in API:
+        _record.function.__name__ = _record.function.__qualname__ = _record.name
 
 # Further names of the same functions in NumPy, and the array API's.
 ALIASES: dict[str, str] = {

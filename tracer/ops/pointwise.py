@@ -83,6 +83,11 @@ negative = row("negative", np.negative, kinds=NUMBERS, result="same", cost=1, sc
 absolute = row("absolute", np.absolute, kinds=ALL, result="real", cost=1, scalar=lambda b, x: scalar.absolute(b, x))
 maximum = row("maximum", np.maximum, kinds=ALL, result="same", cost=3, scalar=lambda b, x, y: scalar.maximum(b, x, y))
 minimum = row("minimum", np.minimum, kinds=ALL, result="same", cost=3, scalar=lambda b, x, y: scalar.minimum(b, x, y))
+required = row(
+    "required", lambda x, y, *, name: x, kinds="iu", result="same", cost=1, check="none_left",
+    scalar=lambda b, x, y, name: x,
+)  # fmt: skip
+"""The first operand. The second counts what it was found among: none is an error of the function ``name``."""
 copy = row("copy", np.array, kinds=ALL, result="same", cost=0, scalar=lambda b, x: x)
 
 equal = row("equal", np.equal, kinds=ALL, result="bool", cost=1, scalar=lambda b, x, y: scalar.equal(b, x, y))
