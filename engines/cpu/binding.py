@@ -24,6 +24,7 @@ from tenferro.engines.cpu.kernel import FAST, GOOD, KernelTable
 from tenferro.engines.cpu.launch import add_region
 from tenferro.engines.cpu.layout import NeedsCopyError, Strided, contiguous
 from tenferro.engines.cpu.native import Block
+from tenferro.engines.cpu.products import add_product
 from tenferro.lowering.exec_program import Instruction, Slot, Source
 from tenferro.lowering.plan import AdoptStep, CallStep, Plan, RegionStep, Step, ViewStep
 from tenferro.lowering.region import Access, Gather, Load, Region, Store, ViewStep as View
@@ -235,7 +236,8 @@ class Binder:
     def _shape(self, slot: int) -> tuple[int, ...]:
         return evaluate_shape(self.types[slot].shape, self.env)
 
-    def _fresh(self, slot: int, line: SourceLine | None) -> Place:
+    def fresh(self, slot: int, line: SourceLine | None) -> Place:
+        """A contiguous array for a slot that a kernel will write."""
         shape, dtype = self._shape(slot), self.types[slot].dtype
         position = self.allocate(shape, dtype, line, reuse=not self._kept(slot))
         place = Place(position, Strided(0, shape, contiguous(shape, dtype.itemsize)))
@@ -291,7 +293,7 @@ class Binder:
         line = region.lines[-1] if region.lines else None
         for store in region.stores:
             if store.slot not in self.places:
-                self._fresh(store.slot, line)
+                self.fresh(store.slot, line)
         self.block_seconds += add_region(self, self._with_copies(region), region)
 
     def _with_copies(self, region: Region) -> Region:
@@ -359,7 +361,7 @@ class Binder:
         if step.steal and base.position in self.owned:
             self.put(target, base)
             return
-        place = self._fresh(target, step.instruction.line)
+        place = self.fresh(target, step.instruction.line)
         dtype = self.types[target].dtype
         prototype = copy_region(dtype, len(place.strided.shape))
         for starts, sizes in kept_slabs(step, self._shape(step.base.index), self.env):
@@ -378,6 +380,8 @@ class Binder:
         return self._python_view(place.position, place.strided, dtype, None)
 
     def _call(self, instruction: Instruction, number: int) -> Tail | None:
+        if isinstance(instruction.op.form, op.Contraction) and add_product(self, instruction):
+            return None
         sources: list[int | Source] = []
         for s in instruction.inputs:
             sources.append(self.array_of(s.index) if isinstance(s, Slot) else s)

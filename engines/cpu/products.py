@@ -1,0 +1,138 @@
+"""From a matrix product on real layouts to a launch: which kernel of ``product`` serves it, and in how many tiles.
+
+The choice depends on sizes and strides alone, never on the machine's threads, so that bits do not either.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tenferro.engines.cpu import product as p
+from tenferro.engines.cpu.kernel import GOOD
+from tenferro.engines.cpu.layout import Strided
+from tenferro.engines.cpu.toolchain import Library, Target, compile_text
+from tenferro.lowering.exec_program import Instruction, Slot
+
+if TYPE_CHECKING:
+    from tenferro.engines.cpu.binding import Binder
+
+GRAIN_SECONDS = 40e-6
+SMALL = 1 << 18
+"""Multiply-adds up to which operands are read where they lie: copying them would take as long as the product."""
+SMALL_STRIDED = 1 << 12
+FEW_ROWS = 8
+FEW_COLUMNS = 3
+SHORTEST_DOT = 16
+RATES = {("f", 4): 80e9, ("f", 8): 40e9}
+"""Multiply-adds a second of one core, roughly, counted twice; integers 4e9."""
+SECONDS_PER_TILE = 20e-9
+
+Dtype = np.dtype[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """A batch of products of (rows, depth) and (depth, columns) matrices; byte strides of A and B: batch, row,
+    column."""
+
+    batch: int
+    rows: int
+    columns: int
+    depth: int
+    a: tuple[int, int, int]
+    b: tuple[int, int, int]
+
+
+_libraries: dict[tuple[Dtype, Target], Library] = {}
+_lock = threading.Lock()
+
+
+def library(dtype: Dtype, target: Target) -> Library:
+    """The kernels of a dtype, compiled once for the process's life."""
+    with _lock:
+        found = _libraries.get((dtype, target))
+    if found is None:
+        made = compile_text(p.ProductText(dtype, target.vector_bits).text(), GOOD, target)
+        with _lock:
+            found = _libraries.setdefault((dtype, target), made)
+    return found
+
+
+def add_product(binder: Binder, instruction: Instruction) -> bool:
+    """Append a matrix product to the binder's block. False where no kernel serves it: NumPy does."""
+    dtype = instruction.types[0].dtype
+    if not p.is_served(dtype) or not all(isinstance(s, Slot) for s in instruction.inputs):
+        return False
+    slots = [s.index for s in instruction.inputs if isinstance(s, Slot)]
+    a, b = (binder.places[s].strided for s in slots)
+    sizes = _sizes(a, b)
+    if sizes is None:
+        return False
+    positions = [binder.places[s].position for s in slots]
+    made = binder.fresh(instruction.outputs[0].index, instruction.line)
+    if sizes.batch and sizes.rows and sizes.columns:
+        offsets = (a.offset, b.offset, made.strided.offset)
+        binder.block_seconds += _launch(binder, dtype, sizes, (*positions, made.position), offsets)
+    return True
+
+
+def _sizes(a: Strided, b: Strided) -> Sizes | None:
+    """None where the axes of the batch are more than one loop."""
+    batch = 1
+    strides = [0, 0]
+    for axis in range(len(a.shape) - 2):
+        n = a.shape[axis]
+        if n == 1:
+            continue
+        here = [a.strides[axis], b.strides[axis] if b.shape[axis] != 1 else 0]
+        if batch > 1 and any(s != n * h for s, h in zip(strides, here, strict=True)):
+            return None
+        batch, strides = batch * n, here
+    rows, depth = a.shape[-2:]
+    return Sizes(batch, rows, b.shape[-1], depth, (strides[0], *a.strides[-2:]), (strides[1], *b.strides[-2:]))
+
+
+def _entry(sizes: Sizes, dtype: Dtype, lanes: int) -> tuple[str, int, int]:
+    """The kernel, and the rows and columns of its tiles."""
+    size = dtype.itemsize
+    work = sizes.rows * sizes.columns * sizes.depth
+    along = sizes.a[2] == size and sizes.b[1] == size
+    if sizes.columns <= FEW_COLUMNS and sizes.depth >= SHORTEST_DOT and along and dtype.kind == "f":
+        return "dots", 1, 1
+    is_unit = sizes.b[2] == size
+    limit = SMALL if is_unit else SMALL_STRIDED
+    if work <= limit or (is_unit and sizes.rows <= FEW_ROWS):
+        fitting = [n for n in (lanes, p.NARROW) if is_unit and n <= sizes.columns]
+        rows, vectors = p.DIRECT_FORMS[0 if sizes.rows == 1 else 1]
+        width = fitting[0] if fitting else 1
+        return f"direct{width}x{rows}", rows, vectors * width
+    return "packed", p.BLOCK_ROWS, p.block_columns(dtype)
+
+
+def _launch(binder: Binder, dtype: Dtype, sizes: Sizes, positions: Sequence[int], offsets: Sequence[int]) -> float:
+    target = binder.kernels.target
+    entry, tall, wide = _entry(sizes, dtype, p.registers(dtype, target.vector_bits).lanes)
+    row_tiles, column_tiles = -(-sizes.rows // tall), -(-sizes.columns // wide)
+    total = sizes.batch * row_tiles * column_tiles
+    c_row, c_matrix = (n * dtype.itemsize for n in (sizes.columns, sizes.rows * sizes.columns))
+    words = [
+        0, 0, 0, 0, sizes.rows, sizes.columns, sizes.depth, *sizes.a[1:], *sizes.b[1:], c_row, sizes.a[0], sizes.b[0],
+        c_matrix, row_tiles, column_tiles,
+    ]  # fmt: skip
+    operations = 2.0 * sizes.batch * sizes.rows * sizes.columns * sizes.depth
+    seconds = operations / RATES.get((dtype.kind, dtype.itemsize), 4e9) + SECONDS_PER_TILE * total
+    grain = max(1, min(total, round(GRAIN_SECONDS / (seconds / total))))
+    block = binder.open_block()
+
+    def address(level: int) -> int:
+        return library(dtype, target).address(entry)
+
+    launch = block.add_launch(address, total, grain, words)
+    for place, position, offset in zip((p.A, p.B, p.C), positions, offsets, strict=True):
+        block.add_patch(binder.patch(position), launch, place, offset)
+    return seconds
