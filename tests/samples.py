@@ -579,6 +579,7 @@ SAMPLES: dict[str, Row] = {
     **{name: pointwise(name, 1, "biufc", "bits", ("complex64", "float32")) for name in ("real", "imag")},
     "conjugate": pointwise("conjugate", 1, "iufc", "bits", ("complex64", "float32")),
     **{name: pointwise(name, arity, kinds, agreement) for name, arity, kinds, agreement in VOCABULARY},
+    "reciprocal": pointwise("reciprocal", 1, "c", "complex", ("complex64", "complex128")),
     "power": pointwise("power", 2, "iuf", "elementary", ("float32", "uint8")),
     "required": _required(),
     "where": _where(),

@@ -8,6 +8,8 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import TypeVar
 
+import numpy as np
+
 
 class TenferroError(Exception):
     """Base of all errors raised on purpose by tenferro."""
@@ -55,8 +57,15 @@ class BoundsError(TenferroError, IndexError):
     """An index is out of range, found while tracing or at run time."""
 
 
-class AxisError(ShapeError, BoundsError):
-    """An axis that the array does not have; a ValueError and an IndexError, as NumPy's AxisError is."""
+class AxisError(ShapeError, BoundsError, np.exceptions.AxisError):
+    """An axis that the array does not have, and so NumPy's error for that; ``axis`` and ``ndim`` are as there."""
+
+    def __init__(self, text: str, axis: int | None = None, ndim: int | None = None) -> None:
+        super().__init__(text)
+        self.axis, self.ndim = axis, ndim
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class RangeError(TenferroError, OverflowError):

@@ -18,7 +18,6 @@ from tenferro.tracer.lines import SourceLine, at, user_line
 
 NUMPY_ERRORS = (IndexError, ValueError, TypeError, MemoryError)
 _KINDS: tuple[tuple[type[Exception], type[TenferroError]], ...] = (
-    (np.exceptions.AxisError, AxisError),
     (MemoryError, MemoryLimitError),
     (IndexError, BoundsError),
     (ValueError, ShapeError),
@@ -33,5 +32,7 @@ def as_own(name: str, error: Exception, line: SourceLine | None = None) -> Excep
         return error
     if isinstance(error, ValueError) and "read-only" in str(error):
         return MutationError(f"{name}: {error}{at(line or user_line())}")
+    if isinstance(error, np.exceptions.AxisError):
+        return AxisError(f"{name}: {error}{at(line or user_line())}", error.axis, error.ndim)
     own = next((kind for foreign, kind in _KINDS if isinstance(error, foreign)), None)
     return error if own is None else own(f"{name}: {error}{at(line or user_line())}")

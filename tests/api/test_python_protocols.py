@@ -88,7 +88,7 @@ SAME: dict[str, Callable[[Make], Any]] = {
     "a text": lambda m: np.asarray(m(X) == "a").tolist(),
     "round": lambda m: [round(m(X).mean()), float(round(m(X * 1.234).sum(), 2)), int(round(m([55]).sum(), -1))],
     "round of an array": lambda m: round(m(X), 1),
-    "math": lambda m: [math.sqrt(m(X).sum()), math.floor(m(X).mean()), math.ceil(m(X).mean()), math.trunc(-m(X).mean())],
+    "math": lambda m: [f(m(X).mean()) for f in (math.sqrt, math.floor, math.ceil, math.trunc)],
     "a list repeated": lambda m: [[1, 2] * m([1, 2]).sum(), m([2]).sum() * (1, 2)],
     "a list repeated by a float": lambda m: [1, 2] * m(X).sum(),
     "a list and an array": lambda m: np.asarray([1, 2] * m([3, 4])).tolist(),

@@ -27,7 +27,7 @@ from tenferro.tracer.dim import Dim
 from tenferro.tracer.errors import ExponentError, ShapeError, TraceError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.op import Op
-from tenferro.tracer.ops import library, pointwise as p
+from tenferro.tracer.ops import elementary, library, pointwise as p
 from tenferro.tracer.program import DimScalar, Literal, Operand
 from tenferro.tracer.trace import Trace, is_tenferro_array, running_trace
 from tenferro.tracer.traced import TracedArray, as_traced, operand
@@ -166,9 +166,17 @@ def _reciprocal(trace: Trace, x: Operand) -> Operand:
         floor = trace.emit1(p.floor_divide, _one(x), x)
         if x.type.dtype.kind == "u":
             return floor
-        # NumPy's reciprocal of integers rounds towards 0.
+        # NumPy's reciprocal of integers rounds towards 0. Of 0 it is what x86-64 converts infinity to, the lowest int32
+        # or int64; that is added, since what a where discards does not warn.
         below = trace.emit1(p.less, x, build.literal(-1, x.type.dtype))
-        return trace.emit1(p.where, below, build.literal(0, x.type.dtype), floor)
+        towards_0 = trace.emit1(p.where, below, build.literal(0, x.type.dtype), floor)
+        if x.type.dtype.itemsize < 4:
+            return towards_0
+        is_0 = trace.emit1(p.equal, x, build.literal(0, x.type.dtype))
+        lowest = build.literal(np.iinfo(x.type.dtype).min, x.type.dtype)
+        return trace.emit1(p.add, towards_0, trace.emit1(p.where, is_0, lowest, build.literal(0, x.type.dtype)))
+    if x.type.dtype.kind == "c":
+        return trace.emit1(elementary.reciprocal, x)
     return trace.emit1(p.divide, _one(x), x)
 
 

@@ -108,7 +108,8 @@ def column_stack(tup: Any) -> Any:
 
 def append(arr: Any, values: Any, axis: Any = None) -> Any:
     """``values`` after ``arr``."""
-    return concatenate([arr, values], axis)
+    array = as_traced(running_trace("append"), arr, "append")
+    return concatenate([array, values], None if axis is None else axis_of(axis, array.ndim, "append"))
 
 
 def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:

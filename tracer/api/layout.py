@@ -29,7 +29,8 @@ def axis_of(axis: Any, rank: int, name: str) -> int:
     """The axis counted from the front."""
     index = integer(axis, name, "axis")
     if not -rank <= index < rank:
-        raise AxisError(f"{name}: axis {index} for rank {rank}; it must be in [{-rank}, {rank}){at(user_line())}")
+        needed = f"it must be in [{-rank}, {rank})"
+        raise AxisError(f"{name}: axis {index} for rank {rank}; {needed}{at(user_line())}", index, rank)
     return index % rank
 
 
@@ -298,6 +299,7 @@ def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
     """Quarter turns in the plane of two axes."""
     turns = integer(k, "rot90", "k") % 4
     first, second = axes
+    axes_of((first, second), as_traced(running_trace("rot90"), m, "rot90").ndim, "rot90")
     if turns == 0:
         return as_traced(running_trace("rot90"), m, "rot90")[...]
     if turns == 2:

@@ -166,16 +166,25 @@ def outer(a: Any, b: Any, out: Any = None) -> Any:
 
 def trace_(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None) -> Any:
     """The sum along a diagonal."""
-    return sum_(diagonal(a, offset, axis1, axis2), -1, dtype, out)
+    return sum_(_diagonal("trace", a, offset, axis1, axis2), -1, dtype, out)
 
 
 def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     """A diagonal of two axes, last in the result; a copy, since NumPy's view is read-only."""
+    return _diagonal("diagonal", a, offset, axis1, axis2)
+
+
+def _diagonal(name: str, a: Any, offset: int, axis1: int, axis2: int) -> Any:
     from tenferro.tracer.api.creation import arange
 
-    running = running_trace("diagonal")
-    array = moveaxis(as_traced(running, a, "diagonal"), (axis1, axis2), (-2, -1))
-    offset = integer(offset, "diagonal", "offset")
+    array = as_traced(running_trace(name), a, name)
+    if array.ndim < 2:
+        raise ShapeError(f"{name}: rank {array.ndim}; rank 2 or more is needed{at(user_line())}")
+    first, second = axis_of(axis1, array.ndim, name), axis_of(axis2, array.ndim, name)
+    if first == second:
+        raise ShapeError(f"{name}: axes {axis1} and {axis2}, which are one; two are needed{at(user_line())}")
+    array = moveaxis(array, (first, second), (-2, -1))
+    offset = integer(offset, name, "offset")
     rows, columns = array.shape[-2:]
     array = array[..., -offset if offset < 0 else 0 :, offset if offset > 0 else 0 :]
     rows, columns = array.shape[-2:]

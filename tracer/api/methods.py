@@ -6,6 +6,7 @@ Arguments are passed with the array itself in its place, so that reflected opera
 
 from __future__ import annotations
 
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -339,6 +340,8 @@ class ArrayMethods:
         return self._call("view", self, dtype)
 
     def reshape(self, *shape: Any, order: str = "C", copy: bool | None = None) -> Any:
+        if not shape:
+            raise DtypeError(f"reshape: no shape; x.reshape(()) is of rank 0{at(user_line())}")
         return self._call("reshape", self, shape[0] if len(shape) == 1 else shape, order, copy=copy)
 
     def ravel(self, order: str = "C") -> Any:
@@ -363,3 +366,8 @@ class ArrayMethods:
     imag = property(lambda self: self._call("imag", self))
 
     __hash__ = None  # type: ignore[assignment]
+
+
+for _name, _method in vars(ArrayMethods).items():
+    if isinstance(_method, FunctionType):
+        _method.__qualname__ = _name  # in Python's TypeErrors, as in NumPy's

@@ -10,7 +10,7 @@ from tenferro.tracer.ops.rows import FLOATS, REALS, row
 from tenferro.tracer.scalar import angles, complex_functions, growth, logarithms, powers
 from tenferro.tracer.scalar.arithmetic import widened
 from tenferro.tracer.scalar.builder import Complex
-from tenferro.tracer.scalar.complex_arithmetic import hypot as _hypot
+from tenferro.tracer.scalar.complex_arithmetic import hypot as _hypot, reciprocal as _reciprocal
 from tenferro.tracer.scalar.division import truncated_remainder
 
 
@@ -65,6 +65,8 @@ power = row(
 cbrt = row("cbrt", np.cbrt, kinds="f", result="same", cost=35, scalar=lambda b, x: _WIDE["cbrt"](b, x))
 rsqrt = row("rsqrt", _rsqrt, kinds="f", result="same", cost=10, scalar=lambda b, x: _WIDE["rsqrt"](b, x))
 hypot = row("hypot", np.hypot, kinds="f", result="same", cost=40, scalar=lambda b, x, y: _WIDE["hypot"](b, x, y))
+reciprocal = row("reciprocal", np.reciprocal, kinds="c", result="same", cost=5, scalar=lambda b, x: _reciprocal(b, x))
+"""Of complex numbers; of others it is a quotient."""
 fmod = row(
     "fmod", np.fmod, kinds=REALS, result="same", cost=12, check="zero_divisor",
     scalar=lambda b, x, y: truncated_remainder(b, x, y),

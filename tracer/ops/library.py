@@ -82,17 +82,16 @@ def _reference_mask_update(base: Any, mask: Any, value: Any) -> Any:
     return out
 
 
-def _reference_numpy(
-    *xs: Any, function: str, static: tuple[tuple[str, Any], ...], shape: Any, dtype: Any, line: SourceLine | None = None
-) -> Any:
-    """A function of NumPy's main namespace by name; ``static`` are its keyword arguments. It warns at ``line``."""
-    return np.asarray(standing_at(line)(getattr(np, function), xs, dict(static)), dtype)
+def _reference_numpy(*xs: Any, function: str, static: tuple[tuple[str, Any], ...], shape: Any, dtype: Any) -> Any:
+    """A function of NumPy's main namespace by name; ``static`` are its keyword arguments."""
+    return np.asarray(getattr(np, function)(*xs, **dict(static)), dtype)
 
 
 def computed(op: Op, operands: Sequence[Any], params: Mapping[str, Any], line: SourceLine | None) -> Any:
     """A row's function on NumPy arrays; what NumPy warns of in a call by name is shown at ``line``."""
     if op is numpy_call:
-        return op.reference(*operands, **params, line=line)
+        function, options = getattr(np, params["function"]), dict(params["static"])
+        return np.asarray(standing_at(line)(function, operands, options), params["dtype"])
     return op.reference(*operands, **params)
 
 

@@ -58,6 +58,16 @@ def divide(b: Builder, x: Complex, y: Complex) -> Complex:
     )
 
 
+def reciprocal(b: Builder, z: Complex) -> Complex:
+    """Smith's method with 1 for the dividend and two quotients at the end, as NumPy has it: NaN of 0."""
+    by_real = b.le(b.abs(z.im), b.abs(z.re))
+    big, small = b.select(by_real, z.re, z.im), b.select(by_real, z.im, z.re)
+    ratio, one = b.div(small, big), b.const(1.0, z.re.dtype)
+    divisor = b.add(big, b.mul(small, ratio))
+    imaginary = b.div(b.neg(b.select(by_real, ratio, one)), divisor)
+    return Complex(b.div(b.select(by_real, one, ratio), divisor), imaginary)
+
+
 def absolute(b: Builder, z: Complex) -> Value:
     """The square root of re**2 + im**2 of parts scaled by a power of two, so that nothing over- or underflows on
     the way; infinite if a part is, even beside a NaN."""
