@@ -114,7 +114,7 @@ class CudaEngine(Engine):
         """A host array on the device. MemoryLimitError; EngineFailure."""
         host = np.array(value, copy=None, order="C")
         with self.watched("receive"):
-            memory = self.allocate(host.nbytes, "brought there")
+            memory = self.allocate(host.nbytes, "an uploaded array")
             if host.nbytes:
                 self.copies.upload(memory.address, host)
         return DeviceArray(self, memory, 0, host.shape, host.strides, host.dtype)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import gc
 import random
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,7 +17,7 @@ import tenferro as tn
 from tenferro.engines.cuda.arena import Arena
 from tenferro.engines.cuda.arrays import DeviceArray
 from tenferro.engines.cuda.binding import BoundPlan
-from tenferro.engines.cuda.device import ALIGNMENT
+from tenferro.engines.cuda.device import ALIGNMENT, PoolStats
 from tenferro.engines.cuda.engine import CudaEngine, CudaExecutable
 from tenferro.engines.errors import BrokenEngineError, EngineFailure
 from tenferro.lowering import lower
@@ -119,6 +122,62 @@ def test_a_limit_is_kept_and_told(cuda: CudaEngine):
     assert f(np.zeros(2000)).sum() == 2000  # what was kept for reuse made room
     gc.collect()
     assert device(cuda).pool().used == 0 and not cuda.broken
+
+
+def test_a_limit_lists_the_largest_live_buffers(cuda: CudaEngine):
+    cuda.device.limit(1 << 20)
+    kept = [cuda.receive(np.zeros(n)) for n in (10_000, 200, 300, 400, 500)]
+    given = cuda.receive(np.zeros((60, 90)))
+    unit = cuda.compile(lower(tn.jit(halved_and_turned).trace(X), config()))
+    results = unit.run([given]).outputs
+    del given
+    with pytest.raises(MemoryLimitError) as caught:
+        cuda.receive(np.zeros(1 << 17))
+    text = str(caught.value)
+    line = halved_and_turned.__code__.co_firstlineno + 1
+    assert text.startswith("receive: 1,048,576 bytes of device memory cannot be had; ")
+    assert (
+        "1,048,576 are allowed; largest live: 80,000 bytes (an uploaded array), 43,200 bytes (halved_and_turned at "
+        in text
+    )
+    assert (
+        "(halved_and_turned at " in text
+        and f"test_engine_memory.py:{line}), 4,000 bytes (an uploaded array), 3,200 bytes" in text
+    )
+    assert text.count(" bytes (") == 5 and "1,600 bytes" not in text
+    del kept, results
+    gc.collect()
+    with pytest.raises(MemoryLimitError, match="0 bytes are in live arrays on cuda:0, .*; largest live: none$"):
+        cuda.receive(np.zeros(1 << 18))
+
+
+def halved_and_turned(x: Any) -> Any:
+    return x.T * 0.5
+
+
+def test_a_run_that_finds_no_memory_gives_back_what_it_had(cuda: CudaEngine):
+    cuda.device.limit(1 << 19)
+    f = tn.jit(lambda x: ((x - x.mean(axis=0)).T @ (x - x.mean(axis=1, keepdims=True))).sum())
+    x = tn.asarray(np.ones((200, 200)), engine="cuda:0")
+    with pytest.raises(MemoryLimitError, match=r"<lambda>: .*largest live: 320,000 bytes \(an uploaded array\)"):
+        f(x)
+    gc.collect()
+    assert device(cuda).pool().used == 320_000 and not cuda.broken
+
+
+def test_nothing_is_allocated_before_it_is_needed():
+    """Neither by the import, nor by an engine: no CuPy, no device memory, nothing page-locked, no thread."""
+    text = (
+        "import sys, threading, tenferro as tn, tenferro.engines.cuda.engine\n"
+        "assert 'cupy' not in sys.modules, 'CuPy is imported'\n"
+        "assert tn.list_engines() and threading.active_count() == 1\n"
+    )
+    subprocess.run([sys.executable, "-c", text], check=True, timeout=120)
+    engine = shim_engine()
+    assert device(engine).pool() == PoolStats(0, 0, 0) and device(engine).pinned_bytes == 0
+    assert f"tenferro-{engine.id}" not in [t.name for t in threading.enumerate()]
+    engine.compile(lower(tn.jit(softmax).trace(X), config()))
+    assert device(engine).pool().held == 0 and device(engine).modules == 0
 
 
 def test_dead_memory_is_reused_and_can_be_given_back(cuda: CudaEngine):
