@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from tenferro.tracer import build
-from tenferro.tracer.api.creation import check_numbers, extents_of
-from tenferro.tracer.api.deliver import check_cast, new
+from tenferro.tracer.api.creation import extents_of
+from tenferro.tracer.api.deliver import new
 from tenferro.tracer.api.layout import axis_of
 from tenferro.tracer.api.promotion import is_weak, sizes_text, stored
 from tenferro.tracer.api.record import TracedFunction
@@ -27,6 +27,8 @@ from tenferro.tracer.traced import TracedArray, as_traced, operand
 Shape = tuple[Extent, ...]
 INT64 = np.dtype(np.int64)
 _UINT64 = np.dtype(np.uint64)
+_HOLDS: dict[type, str] = {int: "iufc", float: "fc", complex: "c"}
+"""The kinds of dtypes that a Python number goes into."""
 
 
 def function(name: str, call: Callable[..., Any], *arrays: str) -> TracedFunction:
@@ -116,16 +118,14 @@ def integers(trace: Trace, x: Any, name: str, what: str) -> Operand:
 
 
 def kept(trace: Trace, x: Any, dtype: np.dtype[Any], name: str, what: str) -> Operand:
-    """An operand that goes into an array of the dtype: it must cast by NumPy's rule 'same_kind', a number must fit."""
-    check_numbers(trace, x, dtype, name)
+    """An operand that goes into an array of the dtype: an array must cast by NumPy's rule 'same_kind', a Python number
+    must be of no wider kind, and fit."""
     value, key = operand(trace, x, name)
-    if not is_weak(key) and not np.can_cast(key, dtype, "same_kind"):
+    if not (dtype.kind in _HOLDS[key] if is_weak(key) else np.can_cast(key, dtype, "same_kind")):
+        found = f"Python's {key.__name__}" if is_weak(key) else f"dtype {key.name}"
         raise DtypeError(
-            f"{name}: {what} of dtype {key.name} for an array of dtype {dtype.name}; x.astype(dtype) "
-            f"converts{at(user_line())}"
+            f"{name}: {what} of {found} for an array of dtype {dtype.name}; x.astype(dtype) converts{at(user_line())}"
         )
-    if is_weak(key):
-        check_cast(name, np.dtype(key), dtype, "unsafe" if dtype.kind in "fc" else "same_kind")
     return stored(trace, value, key, dtype, name)
 
 
