@@ -1,5 +1,5 @@
-"""Functions of ``tn.lax`` run in every way: a function and arguments in; jitted and eager results, on the CPU engine and
-on the reference engine, are compared with what NumPy's code gives, and with each other bit by bit."""
+"""Functions of ``tn.lax`` run in every way: a function and arguments in; jitted and eager results, on the CPU engine
+and on the reference engine, are compared with what NumPy's code gives."""
 
 from __future__ import annotations
 
