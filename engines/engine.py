@@ -93,6 +93,10 @@ class Executable(ABC):
     def kernel_texts(self) -> dict[str, dict[str, str]]:
         """Per region name, the texts by stage, as far as they exist: ``"llvm"``, ``"asm"``, ``"cuda"``."""
 
+    def notes(self) -> Sequence[str]:
+        """What else is to be known of how the kernels are run, a line each."""
+        return ()
+
     @property
     @abstractmethod
     def kernels(self) -> int:

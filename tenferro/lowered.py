@@ -82,9 +82,10 @@ class Lowered:
         return tuple(r for p in self.plans for r in p.regions)
 
     def as_text(self, stage: str = "program") -> str:
-        """The text of ``"program"``, ``"exec"``, ``"schedule"``, ``"regions"``, ``"kernel"``, ``"llvm"`` or ``"asm"``.
+        """The text of ``"program"``, ``"exec"``, ``"schedule"``, ``"regions"``, ``"kernel"``, ``"llvm"``, ``"asm"`` or
+        ``"cuda"``.
 
-        The last two compile the kernels. Of a program of several engines the last four have a heading for each part:
+        The last three compile the kernels. Of a program of several engines the last five have a heading for each part:
         its engine, and its number in the schedule. ValueError for another name."""
         match stage:
             case "program":
@@ -97,19 +98,26 @@ class Lowered:
                 return str(self.schedule)
             case "kernel":
                 return self._by_part(lambda p: "\n".join(kernel_text(r) for r in p.regions))
-            case "llvm" | "asm":
+            case "llvm" | "asm" | "cuda":
                 return self._native_text(stage)
             case _:
                 raise ValueError(f"as_text: stage {stage!r}; one of {', '.join(SHOW_STAGES)} is needed")
 
     def _native_text(self, stage: str) -> str:
         self.run()  # kernels are compiled when first needed
-        found = []
+        sign, found = "//" if stage == "cuda" else ";", []
         for part, heading in self._parts():
             unit = self.prepared.units[part]
             assert unit is not None
-            found += [f"; {heading}"] if heading else []
-            found += [f"; {name}\n{text[stage]}" for name, text in unit.kernel_texts().items() if stage in text]
+            by_name = unit.kernel_texts()
+            texts = [f"{sign} {name}\n{text[stage]}" for name, text in by_name.items() if stage in text]
+            if texts:
+                texts += [f"{sign} {note}" for note in unit.notes()]
+            elif by_name:
+                has = ", ".join(dict.fromkeys(s for text in by_name.values() for s in text))
+                engine = self.schedule.domains[self.schedule.nodes[part].engine]
+                texts = [f"{sign} kernels on {engine} have no {stage}, but {has}"]
+            found += ([f"{sign} {heading}"] if heading else []) + texts
         return "\n".join(found)
 
     def _parts(self) -> Iterator[tuple[int, str]]:

@@ -348,6 +348,9 @@ class CudaExecutable(Executable):
         """For each layout seen, and each segment between seams: its graphs, or why there are none."""
         return [told(b.segments) for b in list(self._bound.values())]
 
+    def notes(self) -> Sequence[str]:
+        return [f"graphs: {text}" for text in self.graphs()]
+
     def kernel_texts(self) -> dict[str, dict[str, str]]:
         found: dict[str, dict[str, str]] = {}
         for name, text in self.table.named():

@@ -109,7 +109,7 @@ def segments(device: Device, actions: Sequence[Action]) -> tuple[Segment, ...]:
 def _segment(device: Device, actions: Sequence[Action], why: str) -> Segment:
     launches = sum(isinstance(a, Launch) for a in actions)
     if not why and launches < WORTH_IT:
-        why = f"{launches} launches are no fewer than a graph's"
+        why = f"too few launches for a graph: {launches}"
     if not device.captures:
         why = "the device captures no graphs"
     used = set[int]().union(*map(bases, actions))

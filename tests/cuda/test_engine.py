@@ -48,6 +48,27 @@ def test_kernels_run_on_the_device(cuda: CudaEngine):
     assert f.cache_info().kernels == 1
 
 
+def test_texts_of_stages(cuda: CudaEngine):
+    def layer(x, v):
+        h = softmax(x) @ v
+        return h - 1.0
+
+    lowered = tn.jit(layer, engine="cuda:0").lower(X, V)
+    lines = lowered.as_text("cuda").splitlines()
+    said = [line for line in lines if line.startswith("//")]
+    assert said == [
+        "// == cuda:0, part 2", "// p2.r0", "// p2.r1",
+        "// graphs: too few launches for a graph: 1 (2 segments); matmul: a library call is not recorded",
+    ]  # fmt: skip
+    assert sum(line.startswith('extern "C" __global__ void') for line in lines) == 2
+    assert lowered.as_text("llvm") == "; == cuda:0, part 2\n; kernels on cuda:0 have no llvm, but cuda"
+    host_text = tn.jit(layer).lower(X, V).as_text
+    assert host_text("cuda") == "// kernels on cpu:0 have no cuda, but llvm, asm"
+    # Scalar operations are the same whatever engine runs them.
+    mine = [line for line in lowered.as_text("kernel").splitlines() if " t" in line or "function" in line]
+    assert mine == [line for line in host_text("kernel").splitlines() if " t" in line or "function" in line]
+
+
 def test_one_program_serves_every_size(cuda: CudaEngine):
     f = tn.jit(softmax, engine="cuda:0")
     for n in (1, 2, 31, 33, 500):
