@@ -3,20 +3,27 @@
 The function is Reinhard's global tone mapping operator (Reinhard, Stark, Shirley and Ferwerda, 2002, equations 1 to 4)
 on an image of high dynamic range. The image is computed here: a matt, gently waved floor under two lamps, by Lambert's
 law and the inverse square of the distance, with the shot noise of a sensor. Nothing is measured, and nothing is read.
+
+``--all`` prints the stages in full.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import platform
 import sys
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import tenferro as tn
+
+if TYPE_CHECKING:
+    from tenferro.explain import CacheInfo, Explanation
+    from tenferro.lowered import Lowered
 
 HEIGHT, WIDTH = 1024, 1536
 ROUNDS = 7
@@ -85,11 +92,44 @@ def heading(text: str) -> None:
     print(f"\n== {text}")
 
 
-def main() -> int:
+def show_in_short(lowered: Lowered, info: CacheInfo) -> None:
+    """The ends of the program, the last region, and what the machine code takes."""
+    lines = lowered.as_text("program").splitlines()
+    heading(f"{lines[0]}: {len(lowered.program.operations)} operations, the last four")
+    print(*lines[-5:], sep="\n")
+    *before, region = lowered.regions
+    heading(f"regions: {len(lowered.regions)}, each one kernel; the last")
+    for other in before:
+        print(f"{str(other).splitlines()[0]}: {len(other.nodes)} values")
+    print(region)
+    print(REGION_LEGEND.splitlines()[0])
+    heading("machine code")
+    print(f"{info.kernels} kernels, {info.kernel_bytes} bytes; at most {lowered.memory().bytes} bytes beside the image")
+
+
+def show_all(lowered: Lowered, info: CacheInfo, explanation: Explanation) -> None:
+    """The stages in full."""
+    heading("program")
+    print(lowered.as_text("program"))
+    heading("regions")
+    print(lowered.as_text("regions"))
+    print(REGION_LEGEND)
+    heading("machine code")
+    print(f"{info.kernels} kernels, {info.kernel_bytes} bytes; {lowered.memory()}")
+    print(MEMORY_LEGEND)
+    print(explanation)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
     """0 where tenferro's result is NumPy's within the tolerance, else 1."""
+    parser = argparse.ArgumentParser(
+        "python -m tenferro", description="One function on this machine: seen, checked, timed."
+    )
+    parser.add_argument("--all", action="store_true", help="print the stages in full")
+    whole = parser.parse_args(arguments).all
     print(f"tenferro {tn.__version__} on {processor()}, {cores()} cores")
-    print(f"{platform.system()}, Python {platform.python_version()}, NumPy {np.__version__}")
-    print(f"engine {', '.join(tn.list_engines())}")
+    system = f"{platform.system()}, Python {platform.python_version()}, NumPy {np.__version__}"
+    print(f"{system}, engine {', '.join(tn.list_engines())}")
     image = lit_floor(HEIGHT, WIDTH)
     print(f"image {image.shape}, {image.dtype}, computed: radiance from {image.min():.3g} to {image.max():.3g}")
 
@@ -98,16 +138,10 @@ def main() -> int:
     result = mapped(image)
     first = (time.perf_counter() - start) * 1e3
     lowered = mapped.lower(image)
-    heading("program")
-    print(lowered.as_text("program"))
-    heading("regions")
-    print(lowered.as_text("regions"))
-    print(REGION_LEGEND)
-    info = mapped.cache_info()
-    heading("machine code")
-    print(f"{info.kernels} kernels, {info.kernel_bytes} bytes; {lowered.memory()}")
-    print(MEMORY_LEGEND)
-    print(mapped.explain())
+    if whole:
+        show_all(lowered, mapped.cache_info(), mapped.explain())
+    else:
+        show_in_short(lowered, mapped.cache_info())
 
     heading("check")
     expected = tone_map(image)
@@ -121,6 +155,8 @@ def main() -> int:
     print(f"tenferro {ours:8.2f} ms   (first call, compilation included: {first:.1f} ms)")
     print(f"NumPy    {theirs:8.2f} ms")
     print(f"ratio    {theirs / ours:8.1f}")
+    if not whole:
+        print("\npython -m tenferro --all: the whole program, every region, memory, and what the trace cost")
     return 0 if good else 1
 
 

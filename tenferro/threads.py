@@ -24,7 +24,8 @@ def cpu_engines(n: int) -> list[Engine]:
     """``n`` CPU engines, ``cpu:0`` to ``cpu:{n-1}``, registered with the default runtime where they were not.
 
     They share the memory of the process, and its cores in equal parts. Programs prepared before are prepared again when
-    next called. ValueError for less than one, TypeError for what is no int."""
+    next called. A smaller ``n`` than before gives the first of them; none is taken away, for arrays may lie there, and
+    each keeps its part of the cores. ValueError for less than one, TypeError for what is no int."""
     check_count("cpu_engines", "n", n, 1)
     from tenferro.runtime import default_runtime
 

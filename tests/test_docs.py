@@ -36,6 +36,15 @@ def test_a_wrong_text_block_is_found(tmp_path: Path):
     assert page.read_text() == "```python\nprint(1 + 1)\n```\n\n```text\n2\n```\n"
 
 
+def test_the_tool_says_how_it_is_used():
+    assert "--write" in tool("tools/run_docs.py", "--help").stdout
+    for arguments in ((), ("no/such.md",)):
+        done = tool("tools/run_docs.py", *arguments)
+        assert done.returncode == 2
+        assert done.stderr.startswith("usage: run_docs.py")
+        assert "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: d.name)
 def test_links_lead_somewhere(document: Path):
     prose = re.sub(r"```.*?```", "", document.read_text(), flags=re.DOTALL)

@@ -10,6 +10,7 @@ compared.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import difflib
 import io
@@ -96,10 +97,17 @@ def check(path: Path, write: bool) -> list[str]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    write = "--write" in arguments
-    found = [line for a in arguments if a != "--write" for line in check(Path(a), write)]
+    assert __doc__ is not None
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("documents", nargs="+", type=Path, help="markdown files")
+    parser.add_argument("--write", action="store_true", help="put what was printed in place of the text blocks")
+    asked = parser.parse_args(arguments)
+    for path in asked.documents:
+        if not path.is_file():
+            parser.error(f"{path}: no such file")
+    found = [line for path in asked.documents for line in check(path, asked.write)]
     print("\n".join(found))
-    return 1 if found and not write else 0
+    return 1 if found and not asked.write else 0
 
 
 if __name__ == "__main__":

@@ -34,3 +34,4 @@ from tenferro.runtime.specialization import (
     Specializer as Specializer,
 )
 from tenferro.runtime.transfers import Endpoint as Endpoint, Transfer as Transfer, TransferProvider as TransferProvider
+from tenferro.tracer.program import ArrayType as ArrayType

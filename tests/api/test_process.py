@@ -73,3 +73,4 @@ def test_main_job():
     assert result.returncode == 0, result.stdout + result.stderr
     for part in ("== program", "== regions", "kernels", "good", "NumPy"):
         assert part in result.stdout
+    assert len(result.stdout.splitlines()) <= 40

@@ -21,7 +21,7 @@ def run(*arguments: str, seconds: int = 300) -> str:
 
 
 def test_main_job():
-    printed = run("-m", "tenferro")
+    printed = run("-m", "tenferro", "--all")
     assert "NumPy" in printed
     for sign in ("  s0, s1, … are", "  o marks", "  peak is"):
         assert sum(line.startswith(sign) for line in printed.splitlines()) == 1, sign

@@ -133,6 +133,13 @@ def test_any_integer_counts_engines() -> None:
     assert [e.id for e in tn.cpu_engines(np.int64(2))] == ["cpu:0", "cpu:1"]
 
 
+def test_a_smaller_number_gives_the_first_engines_and_takes_none_away() -> None:
+    assert [e.id for e in tn.cpu_engines(1)] == ["cpu:0"]
+    assert tn.list_engines() == ["cpu:0", "cpu:1"]
+    tn.default_runtime().reconfigure(lambda c: c.remove_engine("cpu:1"))
+    assert tn.list_engines() == ["cpu:0"]
+
+
 def test_engines_none_is_none_given() -> None:
     assert tn.jit(double, engines=None)(x).tolist() == (x * 2).tolist()
 
