@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenferro.engines.cpu import product as p
+from tenferro.engines.cpu import product_writer as p
 from tenferro.engines.cpu.kernel import GOOD
 from tenferro.engines.cpu.layout import Strided
+from tenferro.engines.cpu.product import ProductText
 from tenferro.engines.cpu.toolchain import Library, Target, compile_text
 from tenferro.lowering.exec_program import Instruction, Slot
 
@@ -26,7 +27,6 @@ SMALL = 1 << 18
 """Multiply-adds up to which operands are read where they lie: copying them would take as long as the product."""
 SMALL_STRIDED = 1 << 12
 FEW_ROWS = 8
-FEW_COLUMNS = 3
 SHORTEST_DOT = 16
 RATES = {("f", 4): 80e9, ("f", 8): 40e9}
 """Multiply-adds a second of one core, roughly, counted twice; integers 4e9."""
@@ -57,7 +57,7 @@ def library(dtype: Dtype, target: Target) -> Library:
     with _lock:
         found = _libraries.get((dtype, target))
     if found is None:
-        made = compile_text(p.ProductText(dtype, target.vector_bits).text(), GOOD, target)
+        made = compile_text(ProductText(dtype, target.vector_bits).text(), GOOD, target)
         with _lock:
             found = _libraries.setdefault((dtype, target), made)
     return found
@@ -102,16 +102,28 @@ def _entry(sizes: Sizes, dtype: Dtype, lanes: int) -> tuple[str, int, int]:
     size = dtype.itemsize
     work = sizes.rows * sizes.columns * sizes.depth
     along = sizes.a[2] == size and sizes.b[1] == size
-    if sizes.columns <= FEW_COLUMNS and sizes.depth >= SHORTEST_DOT and along and dtype.kind == "f":
-        return "dots", 1, 1
+    if sizes.columns == 1 and sizes.depth >= SHORTEST_DOT:  # in any layout, so that bits do not depend on it
+        return "dots" if along else "strided_dots", 1, 1
     is_unit = sizes.b[2] == size
     limit = SMALL if is_unit else SMALL_STRIDED
     if work <= limit or (is_unit and sizes.rows <= FEW_ROWS):
+        if _is_triple(sizes, size):
+            return "triple", sizes.rows, sizes.columns
         fitting = [n for n in (lanes, p.NARROW) if is_unit and n <= sizes.columns]
-        rows, vectors = p.DIRECT_FORMS[0 if sizes.rows == 1 else 1]
         width = fitting[0] if fitting else 1
-        return f"direct{width}x{rows}", rows, vectors * width
+        forms = [(r, v) for r, v in p.DIRECT_FORMS if (r == 1) == (sizes.rows == 1)]
+        rows, vectors = next(((r, v) for r, v in reversed(forms) if v * width >= sizes.columns), forms[0])
+        return f"direct{width}x{rows}x{vectors}", rows, vectors * width
     return "packed", p.BLOCK_ROWS, p.block_columns(dtype)
+
+
+def _is_triple(sizes: Sizes, size: int) -> bool:
+    """Whether ``triple`` may read a little beyond each matrix but the last of a batch."""
+    row = 3 * size
+    return (
+        sizes.columns == 3 and sizes.batch > 1 and sizes.b[2] == size and sizes.b[1] == row
+        and sizes.b[0] >= sizes.depth * row and sizes.depth > 0
+    )  # fmt: skip
 
 
 def _launch(binder: Binder, dtype: Dtype, sizes: Sizes, positions: Sequence[int], offsets: Sequence[int]) -> float:
