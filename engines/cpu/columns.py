@@ -17,14 +17,13 @@ from typing import Any
 import numpy as np
 
 from tenferro.engines.cpu import elements
-from tenferro.engines.cpu.body import Body, CodeBuilder, Position
-from tenferro.engines.cpu.code import Code
+from tenferro.engines.cpu.body import Position
 from tenferro.engines.cpu.column_reduce import MAX_CHUNKS, Accumulators, Rows, parts_of
+from tenferro.engines.cpu.column_tile import TileEntry
 from tenferro.engines.cpu.elements import Value
 from tenferro.engines.cpu.layout import Bound, Layout, StrideClass
-from tenferro.engines.cpu.params import BLOCKS, LENGTH, TILE
 from tenferro.engines.cpu.phases import arguments, chunk_length
-from tenferro.engines.cpu.tiles import transpose_function
+from tenferro.engines.cpu.short_columns import ShortTile, short_tile
 from tenferro.engines.cpu.vector_builder import Vec
 from tenferro.engines.cpu.writer import KernelWriter
 from tenferro.lowering.region import Apply, Load, Reduce, Region, Uniform
@@ -83,6 +82,9 @@ class ColumnKernel(KernelWriter):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.variant.short:
+            self.widest_tile = short_tile(self)
+            return
         reduces = [k for k, n in enumerate(self.region.nodes) if isinstance(n, Reduce)]
         most = max((self._bytes(k) for k in reduces), default=1)
         # A whole tile's accumulators stay in cache; rows lie tile after tile, for a power of two as
@@ -99,29 +101,21 @@ class ColumnKernel(KernelWriter):
         return self.accumulator_rows(r) * (self.reduced(r).itemsize + index)
 
     def text(self) -> str:
-        return self.module.text([TileFunction(self).text()])
+        entry = ShortTile(self) if self.variant.short else TileFunction(self)
+        return self.module.text([entry.text()])
 
 
-class TileFunction:
-    """Writes ``@tile``."""
+class TileFunction(TileEntry):
+    """The general kernel: any row length, accumulators in memory."""
 
     def __init__(self, kernel: ColumnKernel) -> None:
-        self.kernel = kernel
-        self.region = kernel.region
-        self.code = Code()
-        self.builder = CodeBuilder(kernel.module, kernel.lanes, kernel.outline, self.code)
-        self.body = Body(kernel.region, kernel.variant, kernel.params, self.code, self.builder, "%P", kernel.axis_loops)
-        self.pointers: list[str] = []
+        super().__init__(kernel)
         self.pads: dict[int, str] = {}
-        self.scratch: dict[int, str] = {}  # packed access → its tile, row after row
         self.cells: dict[int, Rows] = {}
-        self.width = ""
-        self.scalars: list[str] = []
         self.row_places: dict[tuple[int, str], str] = {}
         self.row_values: dict[tuple[int, str], Value] = {}
-        self.row_strides: list[list[str]] = []
 
-    def text(self) -> str:
+    def allocate(self) -> None:
         code, kernel = self.code, self.kernel
         for a, kind in enumerate(kernel.variant.kinds):
             self.pads[a] = code.alloca(kernel.lanes * 16)
@@ -130,67 +124,8 @@ class TileFunction:
         for k, node in enumerate(self.region.nodes):
             if kernel.outer_level[k] and not isinstance(node, Uniform):
                 self.cells[k] = self.rows(node.dtype, 1)
-        ranks = range(kernel.variant.row_rank)
-        self.row_strides = [
-            [code.word("%P", kernel.params["pr", a, j]) for j in ranks] for a in range(len(kernel.keys))
-        ]
-        columns = code.word("%P", kernel.params["o", kernel.variant.outer_rank - 1])
-        self.length = code.word("%P", LENGTH)
 
-        def item(i: str, _: list[str]) -> list[str]:
-            tiles, tile = code.word("%P", BLOCKS), code.word("%P", TILE)
-            outer = code.emit(f"udiv i64 {i}, {tiles}")
-            first = code.mul(code.sub(i, code.mul(outer, tiles)), tile)
-            self.width = code.minimum(tile, code.sub(columns, first))
-            self._locate(outer, first)
-            self._transpose("node")
-            self._tile()
-            self._transpose("store")
-            return []
-
-        code.loop("%begin", "%end", 1, [], item)
-        code.do("ret void")
-        return code.function("define void @tile(ptr noalias %P, i64 %begin, i64 %end) nounwind")
-
-    def _locate(self, outer: str, first: str) -> None:
-        """Addresses of every access at the tile's first column and the row's first element."""
-        code, rank = self.code, self.kernel.variant.outer_rank
-        indices = [first]
-        rest = outer
-        for j in reversed(range(rank - 1)):
-            if j == 0:
-                indices.insert(0, rest)
-                continue
-            size = code.word("%P", self.kernel.params["o", j])
-            indices.insert(0, code.emit(f"urem i64 {rest}, {size}"))
-            rest = code.emit(f"udiv i64 {rest}, {size}")
-        self.scalars = indices
-        self.pointers = []
-        for a in range(len(self.kernel.keys)):
-            place = code.pointer("%P", self.kernel.params["p", a])
-            for j, index in enumerate(indices):
-                place = code.at(place, code.mul(index, code.word("%P", self.kernel.params["po", a, j])))
-            self.pointers.append(place)
-
-    def _transpose(self, kind: str) -> None:
-        """Bring packed loads into scratch memory, or take packed stores out of it."""
-        code, params = self.code, self.kernel.params
-        for a, scratch in self.scratch.items():
-            if self.kernel.keys[a][0] != kind:
-                continue
-            size = self.kernel.itemsize(a)
-            name = transpose_function(self.kernel.module, size, out=kind == "store")
-            stride = code.word("%P", params["po", a, self.kernel.variant.outer_rank - 1])
-            step = code.word("%P", params["pr", a, 0])
-            # A store of the outer level, and a load that stands still along the row, have one row.
-            still = code.compare("eq", step, 0)
-            rows = code.emit(f"select i1 {still}, i64 1, i64 {self.length}")
-            code.do(
-                f"call void {name}(ptr {scratch}, i64 {self.kernel.widest_tile * size}, ptr {self.pointers[a]}, "
-                f"i64 {stride}, i64 {step}, i64 {rows}, i64 {self.width})"
-            )
-
-    def _tile(self) -> None:
+    def tile(self) -> None:
         self._outer_nodes(self.kernel.phases.prologue)
         for p, one in enumerate(self.kernel.phases.passes):
             if one.reduces:
@@ -268,7 +203,7 @@ class TileFunction:
         before = code.block
         code.branch(code.compare("sge", left, lanes), go, tail)
         code.start(tail)
-        self._copy(self.pads[access], place, code.mul(left, itemsize))
+        self.copy(self.pads[access], place, code.mul(left, itemsize))
         code.jump(go)
         code.start(go)
         chosen = code.emit(f"phi ptr [ {place}, %{before} ], [ {self.pads[access]}, %{tail} ]")
@@ -282,16 +217,12 @@ class TileFunction:
         code.branch(code.compare("sge", left, lanes), whole, part)
         code.start(part)
         elements.store(code, self.pads[access], value, lanes, dtype)
-        self._copy(place, self.pads[access], code.mul(left, dtype.itemsize))
+        self.copy(place, self.pads[access], code.mul(left, dtype.itemsize))
         code.jump(done)
         code.start(whole)
         elements.store(code, place, value, lanes, dtype)
         code.jump(done)
         code.start(done)
-
-    def _copy(self, target: str, source: str, count: str) -> None:
-        self.kernel.module.declare("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
-        self.code.do(f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {source}, i64 {count}, i1 false)")
 
     def _row_address(self, access: int, r: str) -> str:
         """The first column at row r: row loops decomposed from the row-major number."""

@@ -11,7 +11,7 @@ import threading
 import time
 import weakref
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from tenferro.engines.cpu.columns import ColumnKernel
@@ -26,6 +26,9 @@ from tenferro.tracer.program import Literal
 
 FAST, GOOD = 0, 2
 """Code generation levels: quick to compile, quick to run."""
+SHORT_KERNELS = 8
+"""Lengths of a short row for which a region gets a kernel of its own, in the order in which they are met; others share
+the general one."""
 
 _libraries: weakref.WeakValueDictionary[tuple[str, int, Target], Library] = weakref.WeakValueDictionary()
 _expansions: dict[str, Library] = {}
@@ -79,7 +82,7 @@ class Kernel:
         found = self.writers.get(level)
         if found is None:
             kind = ColumnKernel if self.variant.schedule == "column" else RowKernel
-            outline = level == FAST or not is_small(self.region)
+            outline = level == FAST or not is_small(self.region, max(1, self.variant.short))
             module = ModuleText(share=f"{self.target.cpu} {self.target.features}", permutes=self.target.permutes)
             found = self.writers[level] = kind(self.region, self.variant, self.axis_loops, outline, module)
         return found
@@ -155,6 +158,15 @@ class KernelTable:
             if found is None:
                 found = self._kernels[key] = Kernel(region, variant, axis_loops, self.target)
             return found
+
+    def short_kernel(self, region: Region, variant: Variant, axis_loops: Mapping[int, int]) -> Kernel | None:
+        """The kernel for this length of row, unless the region has as many of them as it may."""
+        with self._lock:
+            general, key = replace(variant, short=0), (self._likeness(region), tuple(sorted(axis_loops.items())))
+            known = {v.short for r, v, a in self._kernels if (r, a) == key and replace(v, short=0) == general}
+            if len(known - {variant.short, 0}) >= SHORT_KERNELS:
+                return None
+            return self.kernel(region, variant, axis_loops)
 
     def _likeness(self, region: Region) -> Hashable:
         """Computed once per region; the region is kept, so that its id stays its own."""

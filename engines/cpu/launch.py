@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tenferro.engines.cpu import layout as lay
-from tenferro.engines.cpu.columns import ColumnKernel, column_layout, tile_columns
+from tenferro.engines.cpu.columns import MIN_SHORT_ROWS, ColumnKernel, column_layout, tile_columns
 from tenferro.engines.cpu.kernel import Kernel
 from tenferro.engines.cpu.layout import Layout, Variant
 from tenferro.engines.cpu.params import BLOCK, BLOCKS, CELLS_POINTER, PART_POINTER, TILE
 from tenferro.engines.cpu.phases import chunk_length, cost
 from tenferro.engines.cpu.rows import MAX_ROW_CHUNKS, PACKED_BLOCK, RowKernel
+from tenferro.engines.cpu.short_columns import short_layout
 from tenferro.engines.cpu.tiles import items
 from tenferro.lowering.checks import empty_error
 from tenferro.lowering.region import Iota, Load, Reduce, Region, Valid
@@ -62,7 +63,7 @@ def add_region(binder: Binder, region: Region, prototype: Region) -> float:
         _refuse_empty(binder, region)
     columns = column_layout(region, layout)
     if columns is not None:
-        return _add_columns(binder, region, prototype, columns)
+        return _add_short(binder, region, prototype, columns) or _add_columns(binder, region, prototype, columns)
     tiled = tile_layout(region, layout)
     layout = tiled or layout
     seconds = _row_seconds(region, layout)
@@ -196,9 +197,29 @@ def _add_split(binder: Binder, kernel: Kernel, layout: Layout, words: list[int],
     return seconds * rows
 
 
+def _add_short(binder: Binder, region: Region, prototype: Region, layout: Layout) -> float:
+    """Columns by a kernel for just this length of row; 0 where there is none."""
+    if layout.outer_count < MIN_SHORT_ROWS:
+        return 0.0
+    found = short_layout(region, layout)
+    if found is None:
+        return 0.0
+    variant = replace(variant_of(region, found, "column"), short=found.row_length)
+    kernel = binder.kernels.short_kernel(prototype, variant, found.axis_loops)
+    if kernel is None:
+        return 0.0
+    seconds = (_row_seconds(region, found) - SECONDS_PER_ROW) * found.outer_count
+    return _launch_columns(binder, kernel, region, found, seconds)
+
+
 def _add_columns(binder: Binder, region: Region, prototype: Region, layout: Layout) -> float:
-    """Items are tiles of columns."""
+    """Columns by the kernel for all lengths of row."""
     kernel = binder.kernels.kernel(prototype, variant_of(region, layout, "column"), layout.axis_loops)
+    return _launch_columns(binder, kernel, region, layout, _row_seconds(region, layout) * layout.outer_count)
+
+
+def _launch_columns(binder: Binder, kernel: Kernel, region: Region, layout: Layout, seconds: float) -> float:
+    """Items are tiles of columns."""
     writer = kernel.writer
     assert isinstance(writer, ColumnKernel)
     slots = {slot: place.strided for slot, place in binder.places.items()}
@@ -207,7 +228,6 @@ def _add_columns(binder: Binder, region: Region, prototype: Region, layout: Layo
     tile = tile_columns(writer, columns)
     words[TILE], words[BLOCKS] = tile, -(-columns // tile)
     total = layout.outer_count // columns * words[BLOCKS]
-    seconds = _row_seconds(region, layout) * layout.outer_count
     grain = max(1, min(total, round(GRAIN_SECONDS / (seconds / total))))
     _launch(binder, kernel, "tile", layout, total, grain, words)
     return seconds

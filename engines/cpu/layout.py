@@ -18,11 +18,12 @@ from typing import Literal, TypeAlias
 from tenferro.lowering.region import Access, Gather, Iota, Load, Region, Valid, ViewStep, Window
 from tenferro.tracer.dims import Environment, evaluate, evaluate_shape
 
-StrideClass = Literal["uniform", "unit", "packed", "masked", "windowed", "gathered", "tiled"]
+StrideClass = Literal["uniform", "unit", "packed", "interleaved", "gapped", "masked", "windowed", "gathered", "tiled"]
 """Of an access along the row: one element for the whole row; neighbours in memory; anything else, which a block-wise
 copy makes neighbours. *masked*: an address and a mask per lane (windows and index arrays in general); *windowed* and
 *gathered*: their frequent forms, neighbours under a mask, and neighbours from one index for the whole row. *tiled*:
-contiguous along the last outer loop instead, and transposed tile by tile."""
+contiguous along the last outer loop instead, and transposed tile by tile. *interleaved* and *gapped*: a short row is
+a record of neighbours, and records follow one another along the last outer loop, without and with gaps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +148,7 @@ class Variant:
     kinds: tuple[StrideClass, ...]
     loops: tuple[int, ...]  # which loop each axis-dependent node runs along, −1 where its axis has size 1
     schedule: Literal["row", "split", "tile", "column"]
+    short: int = 0  # the row length that a column kernel is made for, 0 for any
 
 
 @dataclass(frozen=True, slots=True)

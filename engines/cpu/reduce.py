@@ -99,7 +99,7 @@ class Accumulator:
             combined = _extreme(b, self.kind, self._value(accs), masked)
             return [combined.re.text, combined.im.text] if isinstance(combined, Complex) else [combined.text]
         best, place = Vec(accs[0], self.dtype), Vec(accs[1], INT32)
-        better = b.and_(Vec(active, BOOL), b.or_(b.lt(place, b.const(0, INT32)), _beats(b, self.kind, value, best)))
+        better = b.and_(Vec(active, BOOL), b.or_(b.lt(place, b.const(0, INT32)), beats(b, self.kind, value, best)))
         return [b.select(better, value, best).text, b.select(better, Vec(index, INT32), place).text]
 
     def _value(self, accs: Sequence[str]) -> Value:
@@ -168,9 +168,9 @@ def combine(b: CodeBuilder, kind: str, dtype: np.dtype[Any], x: Sequence[Vec], y
             return [result.re, result.im]
         return [_extreme(b, kind, x[0], y[0])]
     zero = b.const(0, y[1].dtype)
-    beats = _beats(b, kind, y[0], x[0])
-    ties = b.and_(b.not_(_beats(b, kind, x[0], y[0])), b.lt(y[1], x[1]))
-    better = b.and_(b.le(zero, y[1]), b.or_(b.lt(x[1], zero), b.or_(beats, ties)))
+    wins = beats(b, kind, y[0], x[0])
+    ties = b.and_(b.not_(beats(b, kind, x[0], y[0])), b.lt(y[1], x[1]))
+    better = b.and_(b.le(zero, y[1]), b.or_(b.lt(x[1], zero), b.or_(wins, ties)))
     return [b.select(better, y[0], x[0]), b.select(better, y[1], x[1])]
 
 
@@ -178,8 +178,8 @@ def _extreme(b: CodeBuilder, kind: str, x: Value, y: Value) -> Value:
     return (scalar.maximum if kind == "max" else scalar.minimum)(b, x, y)
 
 
-def _beats(b: CodeBuilder, kind: str, x: Vec, y: Vec) -> Vec:
-    """x goes before y strictly: it is better, or it is a NaN and y is none."""
+def beats(b: CodeBuilder, kind: str, x: Vec, y: Vec) -> Vec:
+    """Whether x goes before y strictly, for ``argmax`` or ``argmin``: it is better, or it is a NaN and y is none."""
     if x.dtype.kind != "f":
         better: Vec = scalar.less(b, y, x) if kind == "argmax" else scalar.less(b, x, y)
         return better

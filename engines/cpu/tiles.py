@@ -235,7 +235,7 @@ def _blocks(code: Code, itemsize: int, side: int, rows: str, columns: str) -> No
             values = [
                 code.emit(f"load {kind}, ptr {code.at(x, code.mul(r, itemsize))}, align {itemsize}") for x in lines
             ]
-            for k, value in enumerate(_exchanged(code, values, kind)):
+            for k, value in enumerate(exchanged(code, values, kind)):
                 near = code.at(code.at("%scratch", code.mul(code.add(r, k), "%pitch")), code.mul(c, itemsize))
                 code.do(f"store {kind} {value}, ptr {near}, align {itemsize}")
             return []
@@ -246,7 +246,7 @@ def _blocks(code: Code, itemsize: int, side: int, rows: str, columns: str) -> No
     code.loop(0, columns, side, [], column)
 
 
-def _exchanged(code: Code, values: list[str], kind: str) -> list[str]:
+def exchanged(code: Code, values: list[str], kind: str) -> list[str]:
     """The transpose of a square of vectors: at distance d, element i of vector k and element i ± d of vector k ± d
     change places, for d = side/2, …, 1."""
     side = len(values)

@@ -37,10 +37,10 @@ def vector_lanes(region: Region) -> int:
     return 16 if widest == 8 else 32
 
 
-def is_small(region: Region) -> bool:
-    """Whether elementary functions may be written in place without making compilation long."""
+def is_small(region: Region, times: int = 1) -> bool:
+    """Whether elementary functions may be written in place, so many times, without making compilation long."""
     total = sum(n.op.form.cost for n in region.nodes if isinstance(n, Apply) and isinstance(n.op.form, Pointwise))
-    return total <= INLINE_LIMIT
+    return total * times <= INLINE_LIMIT * min(times, 4)
 
 
 def needs_mask(region: Region) -> bool:

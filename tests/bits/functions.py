@@ -104,6 +104,7 @@ FUNCTIONS: tuple[Callable[..., Any], ...] = (
 POINTWISE = (axpy, gelu, log_return, waves, chain, converted, spiral)
 NARROW = tuple(f for f in FUNCTIONS if f is not halves)
 """Without float16, which x86 converts only where it has registers of 256 bits."""
+REDUCING = (softmax, softmax_leading, layer_norm, deviations, sums, extremes, halves)
 BY_ROW = (*POINTWISE, softmax, layer_norm)
 
 

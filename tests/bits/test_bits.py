@@ -11,7 +11,7 @@ import pytest
 
 import tenferro as tn
 import tenferro.numpy as tnp
-from tests.bits.functions import BY_ROW, FUNCTIONS, NARROW, POINTWISE, Inputs, as_tuple
+from tests.bits.functions import BY_ROW, FUNCTIONS, NARROW, POINTWISE, REDUCING, Inputs, as_tuple, softmax
 from tests.running import CPU_WAYS, Way, outputs_of
 from tests.table.agreement import bits
 from tests.values import laid_out, uniform
@@ -64,6 +64,24 @@ def test_vector_widths_and_levels(function: Function, dtype: str) -> None:
     first, *others = results
     for other in others:
         assert_same(tuple(results[other]), tuple(results[first]), f"{other} against {first}")
+
+
+@each(REDUCING)
+@pytest.mark.parametrize("shape", [(5, 1100), (1100, 3), (1100, 7)])
+def test_short_rows(function: Function, shape: tuple[int, int]) -> None:
+    """Rows short enough for a kernel of their own: widths, levels and threads, against the row in a batch of few."""
+    x, y = Inputs(shape, "float32").arrays()
+    program = tn.jit(function).trace(x, y)
+    ways = CPU_WAYS if function in NARROW else [w for w in CPU_WAYS if not w.startswith("128")]
+    results = []
+    for name in ways:
+        with tn.threads(1 + len(results) % 2):
+            results.append(outputs_of(Way(program, name), (x, y)))
+    for name, other in zip(ways, results, strict=True):
+        assert_same(tuple(other), tuple(results[0]), f"{name} against {ways[0]}")
+    if function is softmax:
+        few = tn.jit(function)(x[:9], y[:9])
+        assert bits(few, results[0][0][:9]) is None
 
 
 @each(POINTWISE)
