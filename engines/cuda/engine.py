@@ -206,28 +206,38 @@ class CudaExecutable(Executable):
         engine, name = self.engine, self.plan.program.name
         if within is not None and self._calls:
             within.admit()  # what an executor does cannot be taken back
-        with engine.watched(name):
-            bound = self._find(inputs)
-            run = self._begin(bound, inputs)
-        for segment in bound.segments:
-            if segment.is_call:
-                if bound.latch:  # an executor is not called with what an error has left
+        with engine.told(name):
+            with engine.submitting:
+                bound = self._find(inputs)
+                run = self._begin(bound, inputs)
+                reached = self._advance(bound, 0, run)
+            while reached < len(bound.segments):  # an executor may wait for others, who submit
+                if bound.latch:  # it is not called with what an error has left
                     self._look(self._latch(run), run, inputs)
-                self._call(segment.actions[0], run, inputs)  # it may wait for others, who submit
-                continue
-            with engine.watched(name):
-                eager = partial(self._submit, segment.actions, bound, run)
-                signature = tuple([run.bases[b] for b in segment.bases])
-                segment.replays.submit(engine.device, engine.stream, signature, eager)
-        with engine.watched(name):
-            outputs = [self._output(o, run, inputs) for o in bound.outputs]
-        if bound.latch:
-            look = partial(self._look, self._latch(run), run, inputs)
-            if within is None:
-                look()
-            else:
-                within.checks.append(partial(contextvars.copy_context().run, look))
+                self._call(bound.segments[reached].actions[0], run, inputs)
+                with engine.submitting:
+                    reached = self._advance(bound, reached + 1, run)
+            with engine.submitting:
+                outputs = [self._output(o, run, inputs) for o in bound.outputs]
+            latch = self._latch(run) if bound.latch else None
+        if latch is None:
+            return RunResult(outputs)
+        if within is None:
+            self._look(latch, run, inputs)
+        else:
+            within.checks.append(partial(contextvars.copy_context().run, self._look, latch, run, inputs))
         return RunResult(outputs)
+
+    def _advance(self, bound: BoundPlan, start: int, run: _Run) -> int:
+        """Submit the segments from ``start`` up to one that calls an executor; its number, that of the end for none."""
+        device, stream = self.engine.device, self.engine.stream
+        for k in range(start, len(bound.segments)):
+            segment = bound.segments[k]
+            if segment.is_call:
+                return k
+            eager = partial(self._submit, segment.actions, bound, run)
+            segment.replays.submit(device, stream, tuple([run.bases[b] for b in segment.bases]), eager)
+        return len(bound.segments)
 
     # Binding.
 
@@ -316,8 +326,7 @@ class CudaExecutable(Executable):
                 assert_never(source)
 
     def _latch(self, run: _Run) -> Arrival:
-        with self.engine.told(self.plan.program.name):
-            return self.engine.copies.begin(run.bases[len(self.plan.program.inputs)], WORD)
+        return self.engine.copies.begin(run.bases[len(self.plan.program.inputs)], WORD)
 
     def _look(self, latch: Arrival, run: _Run, inputs: Sequence[Any]) -> None:
         """What the kernels have found, when they are done. The same is told once."""
