@@ -14,7 +14,7 @@ from typing import Any, assert_never
 
 import numpy as np
 
-from tenferro.engines.cpu import binding, memory, native, select, threads
+from tenferro.engines.cpu import binding, memory, native, products, select, threads
 from tenferro.engines.cpu.binding import Binder, BoundPlan, Call, Drop, Enter, Place, Tail, ViewOf
 from tenferro.engines.cpu.kernel import FAST, GOOD, KernelTable
 from tenferro.engines.cpu.layout import Strided
@@ -275,6 +275,9 @@ class CpuExecutable(Executable):
             while key in found:
                 key += "'"
             found[key] = texts
+        for dtype in self.table.products:
+            shared = products.library(dtype, self.table.target)
+            found[f"product of {dtype.name}"] = {"llvm": shared.text, "asm": shared.asm()}
         return found
 
     @property

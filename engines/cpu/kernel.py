@@ -12,7 +12,9 @@ import time
 import weakref
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import assert_never
+from typing import Any, assert_never
+
+import numpy as np
 
 from tenferro.engines.cpu.columns import ColumnKernel
 from tenferro.engines.cpu.layout import Variant
@@ -145,6 +147,7 @@ class KernelTable:
         self._target = target
         self._kernels: dict[tuple[Hashable, Variant, tuple[tuple[int, int], ...]], Kernel] = {}
         self._likenesses: dict[int, tuple[Region, Hashable]] = {}
+        self.products: dict[np.dtype[Any], None] = {}  # the dtypes of matrix products, in order
         self._lock = threading.RLock()
 
     @property

@@ -140,6 +140,7 @@ def _launch(binder: Binder, dtype: Dtype, sizes: Sizes, positions: Sequence[int]
     seconds = operations / RATES.get((dtype.kind, dtype.itemsize), 4e9) + SECONDS_PER_TILE * total
     grain = max(1, min(total, round(GRAIN_SECONDS / (seconds / total))))
     block = binder.open_block()
+    binder.kernels.products[dtype] = None
 
     def address(level: int) -> int:
         return library(dtype, target).address(entry)
