@@ -19,7 +19,6 @@ from tenferro.engines.cpu.binding import Binder, BoundPlan, Call, Drop, Enter, P
 from tenferro.engines.cpu.kernel import FAST, GOOD, KernelTable
 from tenferro.engines.cpu.layout import Strided
 from tenferro.engines.cpu.native_call import MAX_VALUES
-from tenferro.engines.cpu.native_entry import STACK_BYTES
 from tenferro.engines.cpu.toolchain import Target
 from tenferro.engines.engine import NO_EXECUTORS, Engine, Executable, Executor, Replay, RunResult, Shortcut, executed
 from tenferro.engines.events import Driver, WorkerDriver
@@ -120,7 +119,7 @@ class CpuExecutable(Executable):
         only = None if bound is None else bound.only
         if bound is None or only is None or len(set(only.positions)) < len(only.positions):
             return None
-        if only.block.bytes > STACK_BYTES or len(only.positions) > MAX_VALUES:
+        if len(only.positions) > MAX_VALUES:
             return None
         calls = max(1, int(bound.seconds_left / max(bound.seconds, 1e-6))) if bound.seconds_left > 0.0 else -1
         places = {p: k for k, p in enumerate(only.positions)}

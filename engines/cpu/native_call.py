@@ -26,16 +26,18 @@ from tenferro.engines.cpu.native_entry import (
     WORDS,
     Py_DecRef,
     Py_IncRef,
+    PyErr_NoMemory,
     PyErr_Occurred,
     PyLong_AsLongLong,
     PyTuple_New,
     PyTuple_SetItem,
     drop_outputs,
     make_outputs,
+    malloc,
     run_block,
 )
 from tenferro.engines.cpu.native_language import Foreign, Global, native, stack
-from tenferro.engines.cpu.native_memory import memcpy
+from tenferro.engines.cpu.native_memory import free, memcpy
 from tenferro.engines.cpu.native_prelude import atomic_load, load, load32, store
 
 CLEAN = 2**63 - 1
@@ -323,8 +325,23 @@ def result_of(entry: int, block: int) -> int:
 def run_entry(entry: int, addresses: int) -> int:
     """The call's result, MISS where Python has to look, or 0 with an exception set."""
     template = load(entry + BLOCK)
+    size = 8 * load(template + 8 * WORDS)
     block = stack(STACK_BYTES)
-    memcpy(block, template, 8 * load(template + 8 * WORDS))
+    if size <= STACK_BYTES:
+        memcpy(block, template, size)
+        return run_copied(entry, block, addresses)
+    block = malloc(size)
+    if block == 0:
+        return PyErr_NoMemory()
+    memcpy(block, template, size)
+    result = run_copied(entry, block, addresses)
+    free(block)
+    return result
+
+
+@native
+def run_copied(entry: int, block: int, addresses: int) -> int:
+    """``run_entry`` on a copy of its block."""
     made = make_outputs(block)
     if made == -1:
         return MISS
