@@ -123,10 +123,11 @@ class StreamRun(WorkerRun):
             if self._lost or not all(self._follows(token, d) for d in dependencies):
                 token.finish(skipped=True)
                 return
-        except BaseException as failure:
-            token.finish(self._noted(failure))
+        except BaseException as error:
+            token.finish(self._noted(error))
             return
-        failure, skipped = None, False
+        failure: BaseException | None = None
+        skipped = False
         found = _here.submission = Submission(token.followed)
         try:
             launch()
@@ -167,10 +168,13 @@ class StreamRun(WorkerRun):
 
     def settle(self, token: StreamToken) -> None:
         """Wait for the device to come to the end of ``token``, and look at all checks up to there, in order."""
-        event = token.event
-        if event is not None:
-            with suppress(DeviceError):  # found again below
-                event.synchronize()
+        for before in self._tokens[self._settled :]:
+            assert isinstance(before, StreamToken)
+            if (event := before.event) is not None:
+                with suppress(DeviceError):  # found again below
+                    event.synchronize()
+            if before is token:
+                break
         with _settling:
             while not token.is_settled:
                 earliest = self._tokens[self._settled]

@@ -51,6 +51,7 @@ class Bytes:
     def __init__(self, engine: CudaEngine) -> None:
         self.engine = engine
         self.memory: Memory = engine.allocate(64, "a test")
+        engine.synchronize()  # fresh memory has known contents then
 
     def fill(self, byte: int) -> Callable[[], None]:
         return lambda: self.engine.device.fill(self.memory.address, byte, 64, self.engine.stream)
