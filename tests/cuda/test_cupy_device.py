@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
+import inspect
 import sys
+from operator import attrgetter
 from typing import Any
 
 import pytest
 
 import tenferro as tn
+from tenferro.engines.cuda import cupy_device
 from tenferro.engines.cuda.cupy_device import CupyDevice, compiled, toolchain
 from tenferro.engines.cuda.engine import CudaEngine
 from tenferro.engines.cuda.prelude import OPTIONS
@@ -69,6 +73,49 @@ def test_machine_code_on_disk_is_known_by_gpu_compiler_and_options():
 def test_a_refused_text_is_told_with_its_log():
     with pytest.raises(LoweringError, match="(?s)NVRTC refuses.*nonsense"):
         compiled(nvrtc(), "nonsense", (9, 0))
+
+
+METHODS = {
+    "cuda.Device": ("__enter__", "__exit__"),
+    "cuda.Event": ("done", "record", "synchronize"),
+    "cuda.Stream": ("__enter__", "begin_capture", "end_capture", "is_capturing", "ptr", "synchronize", "wait_event"),
+    "cuda.Graph": ("launch",),
+    "cuda.MemoryPool": ("free_all_blocks", "get_limit", "malloc", "set_limit", "total_bytes", "used_bytes"),
+    "cuda.MemoryPointer": ("ptr",),
+    "cuda.PinnedMemoryPointer": ("size",),
+    "cuda.function.Module": ("get_function", "load"),
+    "cuda.function.Function": ("__call__",),
+}
+"""What the device calls of CuPy's objects. ``ptr`` of a stream is set when one is made."""
+
+
+def names_used() -> set[str]:
+    """Every chain of names that the device's file begins at CuPy."""
+    found = set()
+    roots = {"cupy": "", "self.cupy": "", "self._device.cupy": "", "runtime": "cuda.runtime.", "nvrtc": "cuda.nvrtc."}
+    for node in ast.walk(ast.parse(inspect.getsource(cupy_device))):
+        if isinstance(node, ast.Attribute):
+            chain = ast.unparse(node)
+            root = next((r for r in sorted(roots, key=len, reverse=True) if chain.startswith(r + ".")), None)
+            if root is not None and "(" not in chain:
+                found.add(roots[root] + chain[len(root) + 1 :])
+    return {n for n in found if n not in ("number",)}
+
+
+@needs_cupy
+def test_cupy_has_every_name_that_is_used():
+    import cupy
+
+    used = names_used()
+    assert {"cuda.MemoryPool", "cuda.runtime.memcpyAsync", "cuda.Event", "cuda.nvrtc.getCUBIN", "matmul"} <= used
+    for name in sorted(used):
+        try:
+            assert attrgetter(name)(cupy) is not None, name
+        except ImportError as error:  # cuBLAS may not be there
+            assert name.startswith("cuda.cublas"), (name, error)
+    for kind, methods in METHODS.items():
+        for method in methods:
+            assert (kind, method) == ("cuda.Stream", "ptr") or hasattr(attrgetter(kind)(cupy), method), (kind, method)
 
 
 @needs_cupy
