@@ -46,18 +46,35 @@ def axes_of(axis: Any, rank: int, name: str) -> tuple[int, ...]:
 
 
 def reshape(a: Any, /, shape: Any = None, order: str = "C", *, copy: bool | None = None, newshape: Any = None) -> Any:
-    """The same elements in row-major order; a view where they lie so. One size may be −1."""
+    """The same elements in this order; a view where they lie in row-major order. One size may be −1."""
+    return _reshaped("reshape", a, newshape if shape is None else shape, order, copy)
+
+
+def _reshaped(name: str, a: Any, shape: Any, order: str, copy: bool | None) -> Any:
     trace = running_trace("reshape")
     array = as_traced(trace, a, "reshape")
-    if order not in ("C", "A"):
-        raise TraceError(f"reshape: order {order!r}; 'C' is needed, x.T.reshape(…).T is the other{at(user_line())}")
-    wanted = _target_shape(trace, array, newshape if shape is None else shape)
+    if _is_columns_first(name, array, order):
+        backwards = as_tuple(shape)[::-1]
+        return transpose(_reshaped(name, transpose(array), backwards, "C", copy))
+    wanted = _target_shape(trace, array, shape)
     if copy or not (array._contiguous or _splits_axes(array.type.shape, wanted)):
         if copy is False:
             raise ShapeError(f"reshape: the elements do not lie in row-major order; a copy is needed{at(user_line())}")
         value = build.copied(trace, array.read())
         return new_array(trace, build.reshape(trace, value, wanted))
     return array.stepped(Reshaped(wanted), wanted)
+
+
+def _is_columns_first(name: str, array: TracedArray, order: str) -> bool:
+    """Whether order "F" is meant. "A" and "K" ask how the memory lies, which is known of the function's own arrays."""
+    if order == "F":
+        return array.ndim > 1 or name == "reshape"
+    is_known = array.ndim < 2 or (array._contiguous and array._cell.origin is None)
+    if order != "C" and not (order in ("A", "K") and is_known):
+        raise TraceError(
+            f"{name}: order {order!r}, which asks how the memory lies; 'C' or 'F' is needed{at(user_line())}"
+        )
+    return False
 
 
 def _splits_axes(shape: tuple[Extent, ...], wanted: tuple[Extent, ...]) -> bool:
@@ -133,12 +150,12 @@ def ravel(a: Any, order: str = "C") -> Any:
     """One axis; a view where the elements lie in row-major order."""
     trace = running_trace("ravel")
     array = as_traced(trace, a, "ravel")
-    return reshape(array, (-1,), "C" if order == "K" else order)
+    return _reshaped("ravel", array, (-1,), order, None)
 
 
 def flatten(a: Any, order: str = "C") -> Any:
     """One axis, always new."""
-    return reshape(a, (-1,), order, copy=True)
+    return _reshaped("flatten", a, (-1,), order, True)
 
 
 def transpose(a: Any, axes: Any = None) -> Any:
@@ -155,7 +172,12 @@ def transpose(a: Any, axes: Any = None) -> Any:
 
 
 def permuted(array: TracedArray, order: Sequence[int]) -> TracedArray:
-    """The view whose axis k is axis ``order[k]``."""
+    """The view whose axis k is axis ``order[k]``; of a permuted view a view of its base, which may lie in order."""
+    step, parent = array._step, array._parent
+    if isinstance(step, Transposed) and parent is not None and array._writeable == parent._writeable:
+        array, order = parent, [step.axes[k] for k in order]
+        if order == sorted(order):
+            return array.stepped(Reshaped(array.type.shape), array.type.shape)
     return array.stepped(Transposed(tuple(order)), tuple(array.type.shape[k] for k in order))
 
 
