@@ -1,0 +1,157 @@
+"""What calls cost: ``python -m benchmarks.calls`` prints one line for each figure and its gate.
+
+Calls of jitted functions on small arrays, nested containers, tn.Arrays, eager operations, threads, and a program of
+many small operations; beside ``np.add`` on eight elements and, where it is installed, JAX. Times are medians of
+interleaved rounds.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+import tenferro as tn
+from benchmarks.runtime import interleaved
+
+CALLS = 20_000
+LAYERS = 50
+STEPS = 67
+THREADS = 8
+
+Call = Callable[[], Any]
+
+
+def jax_or_none() -> ModuleType | None:
+    """JAX with 64-bit numbers, where it is installed."""
+    try:
+        import jax
+    except ImportError:
+        return None
+    jax.config.update("jax_enable_x64", True)
+    return jax
+
+
+def add(a: Any, b: Any) -> Any:
+    return a + b
+
+
+def layers(p: Any, s: Any) -> Any:
+    total = s
+    for layer in p:
+        total = total + layer["w"] * layer["b"][0]
+    return total
+
+
+def small_steps(x: Any, w: Any, xp: Any = np) -> Any:
+    """Products of 8 x 8, sums of rows and pointwise steps, in turn: none of them fuses with the next."""
+    for _ in range(STEPS):
+        x = x @ w
+        x = xp.tanh(x - x.sum(axis=1, keepdims=True) * 0.01)
+    return x
+
+
+def show(what: str, seconds: float, base: float, gate: str) -> None:
+    """One figure as a multiple of ``np.add``."""
+    print(f"{what}: {seconds * 1e6:.2f} µs, {seconds / base:.2f} x np.add ({gate})")
+
+
+def small_calls(jax: ModuleType | None) -> None:
+    """Jitted calls and eager operations on arrays of eight elements."""
+    x, y = np.arange(8.0), np.arange(8.0)
+    a, b = tn.asarray(x), tn.asarray(y)
+    jitted, wrapped = tn.jit(add), tn.jit(add)
+    scale, offset = 3.0, np.arange(8.0)
+    captured = tn.jit(lambda v: v * scale + offset)
+    calls: list[Call] = [
+        lambda: np.add(x, y), lambda: jitted(x, y), lambda: wrapped(a, b), lambda: a + b, lambda: captured(x)
+    ]  # fmt: skip
+    if jax is not None:
+        theirs, jx, jy = jax.jit(add), jax.numpy.asarray(x), jax.numpy.asarray(y)
+        calls.append(lambda: theirs(jx, jy).block_until_ready())
+    for call in calls:
+        for _ in range(100):
+            call()
+    base, ours, arrays, eager, captures, *rest = interleaved(calls, CALLS)
+    print(f"np.add on 8 elements: {base * 1e6:.2f} µs")
+    show("a jitted call on two arrays", ours, base, "gate 0.6")
+    show("the same on tn.Arrays", arrays, base, "gate 1.0")
+    show("an eager operation on tn.Arrays", eager, base, "gate 1.5")
+    show("a call that captures a number and an array", captures, base, "no gate")
+    if rest:
+        print(f"a jitted call on two arrays: {rest[0] / ours:.1f} x faster than JAX (gate 15)")
+
+
+def leaves(jax: ModuleType | None) -> None:
+    """A call with 101 leaves in nested containers."""
+    x = np.ones(8, np.float32)
+    ours, tree = tn.jit(layers), [{"w": x.copy(), "b": (x.copy(),)} for _ in range(LAYERS)]
+    calls: list[Call] = [lambda: ours(tree, x)]
+    if jax is not None:
+        theirs, other, start = jax.jit(layers), jax.tree.map(jax.numpy.asarray, tree), jax.numpy.asarray(x)
+        calls.append(lambda: theirs(other, start).block_until_ready())
+    for call in calls:
+        for _ in range(100):
+            call()
+    found, *rest = interleaved(calls, 1000)
+    beside = f", {found / rest[0]:.2f} of JAX's time (gate 0.33)" if rest else ""
+    print(f"a call with {2 * LAYERS + 1} leaves: {found * 1e6:.1f} µs{beside}")
+
+
+def many_steps(jax: ModuleType | None) -> None:
+    """A program of 200 small operations that cannot fuse."""
+    rng = np.random.default_rng(0)
+    x, w = rng.standard_normal((8, 8)), rng.standard_normal((8, 8)) * 0.3
+    ours = tn.jit(small_steps, static_argnames="xp")
+    calls: list[Call] = [lambda: ours(x, w), lambda: small_steps(x, w)]
+    if jax is not None:
+        jnp = jax.numpy
+        theirs, jx, jw = jax.jit(lambda x, w: small_steps(x, w, jnp)), jnp.asarray(x), jnp.asarray(w)
+        calls.append(lambda: theirs(jx, jw).block_until_ready())
+    for _ in range(3000):
+        ours(x, w)
+    found, numpy, *rest = interleaved(calls, 100)
+    beside = f", {rest[0] / found:.2f} x faster than JAX (gate 2)" if rest else ""
+    print(f"{3 * STEPS} small operations: {found * 1e6:.1f} µs, {numpy / found:.1f} x faster than NumPy{beside}")
+
+
+def threads() -> None:
+    """Eight threads, each calling its own function, against one that makes all the calls."""
+    x = np.ones(125)
+    functions = [tn.jit(lambda a, k=k: a * 2.0 + k) for k in range(THREADS)]
+
+    def work(f: Any) -> None:
+        for _ in range(CALLS):
+            f(x)
+
+    def alone() -> None:
+        for f in functions:
+            work(f)
+
+    def together() -> None:
+        running = [threading.Thread(target=work, args=(f,)) for f in functions]
+        for thread in running:
+            thread.start()
+        for thread in running:
+            thread.join()
+
+    one, all_at_once = interleaved([alone, together], rounds=5)
+    print(f"{THREADS} threads: {all_at_once / one:.2f} of one thread's time for the same calls (gate 1)")
+
+
+def main() -> int:
+    """Print every figure with its gate."""
+    jax = jax_or_none()
+    small_calls(jax)
+    leaves(jax)
+    many_steps(jax)
+    threads()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
