@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,10 @@ import pytest
 
 import tenferro as tn
 from tenferro.engines.cuda.engine import CudaEngine
+from tenferro.engines.disk_cache import CUDA_IMAGES, DiskCache
 from tenferro.tracer.errors import MemoryLimitError
-from tests.cuda.engine_cases import CASES, Case, K, V, X, Y, host, layer_norm, same, softmax
+from tests.cuda.engine_cases import CASES, X8, Case, K, V, X, Y, host, layer_norm, same, softmax
+from tests.cuda.test_graphs import between, told
 
 RNG = np.random.default_rng(11)
 EXACT = [c for c in CASES if c.name not in ("products", "many results", "a chain of passes")]
@@ -110,6 +113,47 @@ def test_engines_work_together(cuda: CudaEngine):
         return np.sort(a, axis=1) + y, a
 
     same(tn.jit(mixed, engines=("cpu:0", "cuda:0"))(X, Y), tn.jit(plain)(X, Y))
+
+
+def test_loops_are_replayed_on_both_sides_of_a_product(cuda: CudaEngine):
+    f, wanted = tn.jit(between), tn.jit(between)
+    for k in range(6):
+        x = tn.asarray(X8 + k, engine="cuda:0")
+        same(np.asarray(f(x)), wanted(X8 + k))
+        del x
+        gc.collect()
+    (text,) = told(f, tn.asarray(X8, engine="cuda:0"))
+    assert "captured" in text and "recording failed" not in text and "matmul: a library call" in text
+
+
+def test_parts_beside_the_cpu(cuda: CudaEngine):
+    def parts(x: Any, i: Any) -> Any:
+        with tn.on("cuda:0"):
+            a = x[i] * 2.0
+        with tn.on("cpu:0"):
+            b = softmax(x)
+        return a.max(axis=0) + b, b
+
+    def plain(x: Any, i: Any) -> Any:
+        b = softmax(x)
+        return (x[i] * 2.0).max(axis=0) + b, b
+
+    f = tn.jit(parts)
+    for k in range(5):
+        same(f(X, np.array([k, 0])), tn.jit(plain)(X, np.array([k, 0])))
+        with pytest.raises(IndexError, match="indices contain 77"):
+            f(X, np.array([k, 77]))
+
+
+def test_machine_code_is_found_on_the_disk(cuda: CudaEngine, tmp_path: Path):
+    hits = []
+    for _ in range(2):
+        engine = CudaEngine(0)
+        engine.device.cache = cache = DiskCache(tmp_path, 1 << 24, CUDA_IMAGES)
+        unit = engine.compile(tn.jit(softmax).lower(X).plan)
+        same(unit.run([engine.receive(X)]).outputs[0].numpy(), tn.jit(softmax)(X))
+        hits.append(cache.hits)
+    assert hits == [0, 1]
 
 
 def test_device_arrays_and_other_libraries(cuda: CudaEngine):
