@@ -33,7 +33,8 @@ def jax_or_none() -> ModuleType | None:
     except ImportError:
         return None
     jax.config.update("jax_enable_x64", True)
-    return jax
+    found: ModuleType = jax
+    return found
 
 
 def add(a: Any, b: Any) -> Any:

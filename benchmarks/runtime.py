@@ -103,7 +103,8 @@ def run_overhead() -> tuple[float, float]:
 
 
 def node_of_one_engine() -> float:
-    """What a kernel of a program on one engine costs beyond its first, with its work on 16 elements, over ``np.add``."""
+    """What a kernel of a program costs beyond its first, on one engine, its work on 16 elements included, over
+    ``np.add``."""
     engine = CpuEngine()
     runtime = Runtime.builder().register_engine(engine).build()
     x = np.ones((4, 4))

@@ -9,6 +9,8 @@ under the GIL only, which ``serve`` holds while it reads them.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from tenferro.engines.cpu.native_entry import (
@@ -422,5 +424,5 @@ def serve(receiver: int, arguments: int, given: int, names: int) -> int:
 
 FLAGS_OF_SERVE = 0x82
 """METH_FASTCALL | METH_KEYWORDS."""
-NUMBER_TYPES = (float, complex, *(np.dtype(c).type for c in "?bhilqBHILQefdFD"))
+NUMBER_TYPES: tuple[type[Any], ...] = (float, complex, *(np.dtype(c).type for c in "?bhilqBHILQefdFD"))
 """Types whose objects hold their number at NUMBER_AT; checked before first use."""

@@ -129,7 +129,7 @@ class DirectWriter(ProductWriter):
             def chained(k: str, sums: list[str], chains: int) -> Sequence[str]:
                 at = [[code.at(p, n * width) for n in range(chains)] for p in brought(k, chains * lanes)]
                 loaded = [[self.load(code, kind, p) for p in side] for side in at]
-                return [self.multiply_add(code, *pair, s, kind) for *pair, s in zip(*loaded, sums, strict=True)]
+                return [self.multiply_add(code, x, y, s, kind) for x, y, s in zip(*loaded, sums, strict=True)]
 
             four: Callable[[str, list[str]], Sequence[str]] = partial(chained, chains=DOT_CHAINS)
             sums = code.loop(0, whole, turn, [(kind, self.zero(lanes))] * DOT_CHAINS, four)
@@ -139,10 +139,11 @@ class DirectWriter(ProductWriter):
                 code.do(f"store {kind} zeroinitializer, ptr {p}, align 64")
             for to, side, step in zip(spare, sides, steps, strict=True):
                 self._gathered(code, to, code.at(side, code.mul(most, step)), step, code.sub(depth, most))
-            sums[1] = self.multiply_add(code, *[self.load(code, kind, p) for p in spare], sums[1], kind)
-            halves = (self.add(code, sums[k], sums[k + 1], kind) for k in (0, 2))
+            x, y = (self.load(code, kind, p) for p in spare)
+            sums[1] = self.multiply_add(code, x, y, sums[1], kind)
+            low, high = (self.add(code, sums[k], sums[k + 1], kind) for k in (0, 2))
             at = code.at(code.at(c, code.mul(i, w[C_ROW])), code.mul(j, self.size))
-            self.store(code, self.scalar, self._folded(code, self.add(code, *halves, kind), lanes), at)
+            self.store(code, self.scalar, self._folded(code, self.add(code, low, high, kind), lanes), at)
             return []
 
         code.loop("%begin", "%end", 1, [], item)

@@ -94,7 +94,8 @@ def _sizes(a: Strided, b: Strided) -> Sizes | None:
             return None
         batch, strides = batch * n, here
     rows, depth = a.shape[-2:]
-    return Sizes(batch, rows, b.shape[-1], depth, (strides[0], *a.strides[-2:]), (strides[1], *b.strides[-2:]))
+    of_a, of_b = ((s, x.strides[-2], x.strides[-1]) for s, x in zip(strides, (a, b), strict=True))
+    return Sizes(batch, rows, b.shape[-1], depth, of_a, of_b)
 
 
 def _entry(sizes: Sizes, dtype: Dtype, lanes: int) -> tuple[str, int, int]:

@@ -17,6 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tenferro.engines.cpu import native, native_call as n
+from tenferro.engines.cpu.native_entry import HEAD
 from tenferro.engines.engine import Shortcut
 from tenferro.tracer import switches
 from tenferro.tracer.errors import LoweringError
@@ -215,7 +216,7 @@ class State:
 @cache
 def number_types() -> frozenset[type]:
     """The classes whose objects hold their number where native code looks for it, found by looking."""
-    found = []
+    found: list[type] = []
     for kind in n.NUMBER_TYPES:
         value = kind(1)
         expected = np.asarray(value).tobytes()
@@ -244,9 +245,9 @@ def set_wrapper(kind: type, data: str, engine: str, scalar: str) -> None:
 
 def _slot_offset(kind: type, name: str) -> int:
     """Where a slot is in objects of the class, found by looking."""
-    probe, mark = kind.__new__(kind), object()
+    probe, mark = object.__new__(kind), object()
     setattr(probe, name, mark)
-    for offset in range(n.HEAD, kind.__basicsize__, 8):
+    for offset in range(HEAD, kind.__basicsize__, 8):
         if ctypes.c_size_t.from_address(id(probe) + offset).value == id(mark):
             return offset
     raise LoweringError(f"shortcuts: slot {name} of {kind.__name__} was not found")

@@ -223,8 +223,10 @@ class Families:
 
     def clear_caches(self) -> None:
         """Empty the caches of every family."""
-        for cache in (*list(self._caches.values()), *list(self._answers.values())):
+        for cache in list(self._caches.values()):
             cache.clear()
+        for answers in list(self._answers.values()):
+            answers.clear()
 
 
 def _provider(module: ExtensionModule, family: str, engine: Engine) -> tuple[Callable[..., Any], bool] | None:
@@ -243,7 +245,7 @@ def _provided(
     signatures = [Signature.of(x, lent.engine.hardware, lent.engine.id) for x in arrays]
 
     def asked(known: tuple[Known, ...]) -> Executor | Need:
-        answer = provide(lent, known, **params)
+        answer: Executor | Need = provide(lent, known, **params)
         if not isinstance(answer, Need) and not callable(answer):
             raise ProviderContractError(
                 f"{answers.name}: the provider gave a {type(answer).__name__}; an executor or a Need is needed"

@@ -26,8 +26,10 @@ rng = np.random.default_rng(0)
 multiply = tn.jit(lambda a, b: a @ b)
 
 
-def operands(m: int, k: int, n: int, dtype: str) -> tuple[np.ndarray, np.ndarray]:
-    return tuple((rng.standard_normal(s) * 5).astype(dtype) for s in ((m, k), (k, n)))  # type: ignore[return-value]
+def operands(sizes: tuple[int, int, int], dtype: str) -> tuple[np.ndarray, np.ndarray]:
+    m, k, n = sizes
+    a, b = ((rng.standard_normal(s) * 5).astype(dtype) for s in ((m, k), (k, n)))
+    return a, b
 
 
 def laid_out(x: np.ndarray, kind: str) -> np.ndarray:
@@ -60,7 +62,7 @@ def check(found: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
 def test_values(sizes, dtype):
-    a, b = operands(*sizes, dtype)
+    a, b = operands(sizes, dtype)
     expected = multiply(a, b)
     check(expected, a, b)
     for left, right in itertools.product(("c", "f", "every other", "reversed"), repeat=2):
@@ -98,7 +100,7 @@ def run_on(engine: CpuEngine, a: np.ndarray, b: np.ndarray) -> bytes:
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
 def test_bits_depend_on_no_machine(sizes, dtype):
     """Threads, and the width of vectors: 256 bits wherever there are 512, and 128 in the text."""
-    a, b = operands(*sizes, dtype)
+    a, b = operands(sizes, dtype)
     expected = multiply(a, b).tobytes()
     for n in (1, 2, 3, 8):
         with tn.threads(n):
@@ -111,7 +113,7 @@ def test_bits_depend_on_no_machine(sizes, dtype):
 
 def test_a_row_alone_and_in_a_batch():
     """A product of a batch has the bits of each alone; rows of one kernel have those of the same row elsewhere."""
-    a, b = operands(40, 30, 20, "f4")
+    a, b = operands((40, 30, 20), "f4")
     batch = np.stack([a, a[::-1], a * 2])
     found = multiply(batch, np.stack([b, b, b]))
     for k in range(3):
