@@ -25,6 +25,7 @@ from tenferro.tracer.config import config
 from tenferro.tracer.op import Contraction, Library
 from tenferro.tracer.ops import OPS
 from tenferro.tracer.program import ArrayType, SemanticProgram
+from tests.cuda import lax_cases
 from tests.cuda.running import SHIM, kernels_of, run_on_shim
 from tests.running import executable, one_op, outputs_of
 from tests.samples import SAMPLES, Agreement, Sample
@@ -254,6 +255,17 @@ def layouts() -> tuple[Case, ...]:
     return tuple(found)
 
 
+@cache
+def windows() -> tuple[Case, ...]:
+    """Functions of ``tn.lax`` in every order of memory."""
+    found = []
+    for number, order in enumerate(ORDERS):
+        for dtype in ("float32", "complex64", "int16", "float64") if FULL else (("float32", "int16")[number % 2],):
+            for name, function, operands in lax_cases.calls(order, dtype, number):
+                found.append(traced(f"{name} in {order}", function, operands, None))
+    return tuple(found)
+
+
 BENCHMARKS: tuple[ArrayCase, ...] = (*pointwise.CASES, *reductions.CASES, *layout.CASES)
 
 
@@ -276,5 +288,6 @@ GROUPS: dict[str, Callable[[], tuple[Case, ...]]] = {
     "reduced": reduced,
     "row programs": row_programs,
     "layouts": layouts,
+    "windows": windows,
     "benchmarks": benchmarks,
 }

@@ -63,6 +63,11 @@ def many(x: Any, y: Any) -> Any:
     return a, b, (b / a.shape[0]).reshape(2, 3), x, 3.5, x.shape[1], np.float64(2.0)
 
 
+def windows(x: Any, starts: Any) -> Any:
+    window = tn.lax.dynamic_slice(x, starts, (3, 20))
+    return tn.lax.dynamic_update_slice(x, window * 2, starts[::-1] // 9), tn.lax.sum_of_squares(window, (1,))
+
+
 def chain(x: Any) -> Any:
     for k in range(6):
         x = (x - x.mean(axis=k % 2, keepdims=True)).T.copy()
@@ -97,6 +102,8 @@ CASES = [
     Case("empty", lambda x: (x + 1, x.sum(axis=0), x.sum()), (np.zeros((0, 5)),)),
     Case("numbers", lambda x, n, s: x[:n] * s + n, (X, 3, 0.25)),
     Case("a library call between", lambda x: np.sort(x * 2, axis=1)[:, 0] - x.sum(axis=1), (X,)),
+    Case("windows", windows, (X, np.array([2, 30]))),
+    Case("a truncated array", lambda x, k: tn.lax.pad_to_match(tn.lax.truncate(x, (k[0] > 0).sum(), 1), x, 1), (X, K)),
     Case("run-time extents", lambda x: x[x > 0.5] * 2.0, (X,)),
 ]
 

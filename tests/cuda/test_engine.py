@@ -11,7 +11,7 @@ import pytest
 
 import tenferro as tn
 from tenferro.engines.cuda.engine import CudaEngine
-from tests.cuda.engine_cases import CASES, Case, K, V, X, compile_all, host, same, softmax
+from tests.cuda.engine_cases import CASES, Case, K, V, X, compile_all, host, same, softmax, windows
 from tests.cuda.shim.compile import missing
 from tests.cuda.shim_device import device, registered, shim_engine
 
@@ -84,6 +84,14 @@ def test_an_index_out_of_range(cuda: CudaEngine):
     with pytest.raises(IndexError, match=r"take: indices contain 9; axis 0 has 6 elements.*test_engine.py:\d+"):
         f(X, np.array([1, 9, 2]))
     same(f(X, np.array([1])), X[[1]] * 2)  # the engine is whole
+
+
+def test_a_window_out_of_range(cuda: CudaEngine):
+    f = tn.jit(windows, engine="cuda:0")
+    text = r"dynamic_slice: a window of size 20 starts at 51 on axis 1, which has 70 elements.*engine_cases.py:\d+"
+    with pytest.raises(IndexError, match=text):
+        f(X, np.array([2, 51]))
+    same(f(X, np.array([2, 30])), host("windows"))
 
 
 def test_a_divisor_of_zero(cuda: CudaEngine):
