@@ -245,7 +245,8 @@ def set_wrapper(kind: type, data: str, engine: str, scalar: str) -> None:
 
 def _slot_offset(kind: type, name: str) -> int:
     """Where a slot is in objects of the class, found by looking."""
-    probe, mark = object.__new__(kind), object()
+    probe: object = object.__new__(kind)
+    mark = object()
     setattr(probe, name, mark)
     for offset in range(HEAD, kind.__basicsize__, 8):
         if ctypes.c_size_t.from_address(id(probe) + offset).value == id(mark):
