@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tenferro.guards import environment, holds, in_words
 from tenferro.tracer import dims
+from tenferro.tracer.api.record import API
 from tenferro.tracer.lines import SourceLine, at
 from tenferro.tracer.program import SemanticProgram, ShapeGuard
 from tenferro.tracer.signature import ArgumentLeaf, BoundCall
@@ -131,7 +132,8 @@ def _failing(call: BoundCall, program: Compiled) -> tuple[str, SourceLine | None
     for guard in program.program.guards:
         if not holds(guard, env):
             values = ", ".join(f"{in_words(str(x), program.program)} is {env[x]}" for x in _leaves(guard))
-            return f"{in_words(str(guard), program.program)} holds no longer: {values}", guard.line
+            why = f"; {_asked_by(guard)}" if guard.asked in API else ""
+            return f"{in_words(str(guard), program.program)} holds no longer: {values}{why}", guard.line
     return "the program was dropped", None
 
 
@@ -140,9 +142,15 @@ def guard_text(guard: ShapeGuard, program: SemanticProgram) -> str:
     text = in_words(str(guard), program) + at(guard.line)
     if guard.asked.startswith("text of"):
         return f"{text} (the text of a size pins it)"
+    if guard.asked in API:
+        return f"{text} ({_asked_by(guard)})"
     if guard.asked != "len":
         return text
     return f"{text} (len pins the size; {in_words(str(_leaves(guard)[0]), program)} does not)"
+
+
+def _asked_by(guard: ShapeGuard) -> str:
+    return f"{guard.asked} needs the size as a number, each is a program of its own"
 
 
 def _leaves(guard: Any) -> list[dims.Leaf]:

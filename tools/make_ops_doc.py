@@ -5,6 +5,7 @@ python tools/make_ops_doc.py
 
 from __future__ import annotations
 
+import argparse
 import difflib
 import inspect
 import sys
@@ -16,6 +17,7 @@ import numpy as np
 
 import tenferro.tracer.api.registry  # noqa: F401 (fills API)
 from tenferro.tracer.api.record import API
+from tenferro.tracer.api.restrictions import PER_SIZE, REFUSED
 from tenferro.tracer.errors import TenferroError
 from tenferro.tracer.op import (
     Collective,
@@ -47,6 +49,9 @@ Made from the table in `tracer/ops` and the registry in `tracer/api` by `python 
 up to date. *Cost* is the rough number of native operations for an element. A *seam* is a call of NumPy between kernels.
 
 """
+STAR = """\
+One program serves every size. A star marks what is traced anew for each: NumPy tells the shape of its result, or Python
+loops over its parts. `f.explain()` says so at the guard."""
 
 
 def operand_count(op: Op) -> int:
@@ -148,19 +153,30 @@ def page() -> str:
     pointwise = [op for op in OPS.values() if isinstance(op.form, Pointwise)]
     reductions = [op for op in OPS.values() if isinstance(op.form, Reduction)]
     others = [op for op in OPS.values() if not isinstance(op.form, Pointwise | Reduction)]
-    functions = ", ".join(f"`{name}`" for name in sorted(API) if hasattr(np, name))
+    functions = ", ".join(f"`{name}`{'*' * (name in PER_SIZE)}" for name in sorted(API) if hasattr(np, name))
     parts = [
         ["## Pointwise", "", *pointwise_table(pointwise)],
         ["## Reductions", "", *reduction_table(reductions)],
         ["## Layout and library", "", *other_table(others)],
-        ["## NumPy functions that trace", "", functions],
+        ["## NumPy functions that trace", "", STAR, "", functions],
+        ["## What they refuse", "", *refused_table()],
     ]
     return INTRODUCTION + "\n\n".join("\n".join(p) for p in parts) + "\n"
 
 
+def refused_table() -> list[str]:
+    named = [", ".join(f"`{n}`" for n in key.split(", ")) if " and " not in key else key for key in REFUSED]
+    lines = ["Anything refused is named in the error. Beside what the tables above say of dtypes:", ""]
+    lines += ["| function | refused |", "| --- | --- |"]
+    return lines + [f"| {key} | {text} |" for key, text in zip(named, REFUSED.values(), strict=True)]
+
+
 def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="print the differences and leave the page")
+    asked = parser.parse_args(arguments)
     made = page()
-    if "--check" not in arguments:
+    if not asked.check:
         PAGE.write_text(made, encoding="utf-8")
         return 0
     found = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""

@@ -107,3 +107,13 @@ def test_repr_of_the_stages():
         "<lowered step: operations 2, regions 1, calls 0, peak 24 bytes; as_text(stage), memory()>"
     )
     assert str(lowered).startswith("lowered step: operations 2, regions 1, calls 0, peak 24 bytes\n")
+
+
+def test_a_function_that_needs_sizes_as_numbers_is_named():
+    f = tn.jit(lambda x: np.nanmedian(x) + np.interp(x, [0.0, 1.0], [2.0, 3.0]))
+    f(np.ones(3)), f(np.ones(4))
+    why = "nanmedian needs the size as a number, each is a program of its own"
+    first, second = f.explain().traces
+    assert first.guards[0].startswith("x.shape[0] == 3 (at ") and first.guards[0].endswith(f"({why})")
+    assert second.reason == f"x.shape[0] == 3 holds no longer: x.shape[0] is 4; {why}"
+    assert len(first.guards) == 1, "interp needs none"

@@ -1,0 +1,34 @@
+"""What NumPy's functions are not asked for here: functions traced anew for each size, and arguments that are refused.
+
+In: nothing. Out: tables for the page of operations; tests run each refused call.
+"""
+
+from __future__ import annotations
+
+from tenferro.tracer.api import fixed
+
+PER_SIZE = fixed.PER_SIZE | {"array_split", "polyval"}
+"""Functions that need sizes as numbers: NumPy tells the shape of the result, or Python loops over parts."""
+
+REFUSED: dict[str, str] = {
+    "add and every other ufunc": "`signature=`; `where=` without `out=`, which leaves elements undefined",
+    "add.reduceat": "all ufuncs' `reduceat`; `accumulate` but those of `add` and `multiply`",
+    "arange": "bounds that are traced floats (sizes and int arguments are fine)",
+    "astype": "complex to real: `x.real` says what is meant",
+    "corrcoef, cov": "a second array (`y`), weights that are arrays",
+    "divmod": "`out=`",
+    "ediff1d": "`to_begin=` and `to_end=` that are arrays",
+    "interp": "`left=`, `right=` and `period=` that are traced",
+    "linspace": "bounds that are arrays",
+    "matmul, vecdot": "`axes=`, `axis=`, `keepdims=`",
+    "nanmedian": "`out=`",
+    "pad": "a function as `mode`",
+    "partition, argpartition": "`kth` that is an array (ints and lists of them are fine)",
+    "percentile, quantile": "several `q` at once, a traced `q`, `weights=`",
+    "ravel, reshape": '`order=` "A" and "K" of arguments and views, whose memory may lie either way',
+    "repeat": "`repeats` for each element",
+    "searchsorted": "`sorter=`",
+    "sort, argsort": "`order=`, which names fields of structured arrays",
+    "zeros, ones, empty, full, copy": '`order="F"`: results are in C order',
+}
+"""Functions → what is refused of what NumPy takes."""
