@@ -129,6 +129,31 @@ def test_the_reference_engine_has_the_bits_of_sums_and_arithmetic() -> None:
         assert own.tobytes() == other.tobytes()
 
 
+def test_results_lie_on_the_functions_engine() -> None:
+    def f(a: Any) -> Any:
+        with tn.on("cpu:1"):
+            b = np.sin(a)
+        return b, a + 1, b * 2, a, a[1:]
+
+    here, there = tn.asarray(x), tn.asarray(x, engine="cpu:1")
+    for call, engine in (
+        (lambda: tn.jit(f)(here), "cpu:0"),
+        (lambda: tn.jit(f)(there), "cpu:1"),
+        (lambda: tn.jit(f, engine="cpu:1")(here), "cpu:1"),
+        (lambda: tn.jit(f, engines=["cpu:0", "cpu:1"])(there), "cpu:0"),
+        (
+            lambda: tn.jit(f, engines=["cpu:1", "cpu:0"])(
+                here,
+            ),
+            "cpu:1",
+        ),
+    ):
+        results = call()
+        assert {r.device for r in results} == {engine}
+        assert [r.tolist() for r in results] == [r.tolist() for r in tn.jit(f)(x)]
+        assert (results[0] + 1).device == engine
+
+
 def test_any_integer_counts_engines() -> None:
     assert [e.id for e in tn.cpu_engines(np.int64(2))] == ["cpu:0", "cpu:1"]
 
