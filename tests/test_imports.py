@@ -18,7 +18,7 @@ CUPY_FILE = "engines/cuda/cupy_device.py"
 MPI_FILE = "tenferro/mpi.py"
 HOOKS = {
     ("tracer/api/methods.py", "tenferro.numpy"): "the array API asks an array for its namespace, which lies at the top",
-    ("tenferro/__init__.py", "unknown"): "tenferro.numpy and tenferro.runtime are loaded when they are first named",
+    ("tenferro/__init__.py", "unknown"): "tenferro.lax, .numpy and .runtime are loaded when they are first named",
 }
 """(file, module) → why an import by name at run time is right there."""
 

@@ -190,7 +190,7 @@ def test_other_functions() -> None:
     agrees(lax.imag, np.zeros(3, np.float32), np.ones(3, np.float32))
 
 
-REDUCTIONS = {
+REDUCTIONS: dict[str, Any] = {
     "reduce_sum": np.sum, "reduce_prod": np.prod, "reduce_max": np.max, "reduce_min": np.min,
 }  # fmt: skip
 

@@ -344,7 +344,7 @@ def _replaced(trace: Trace, name: str, x: Operand, update: Operand, starts: list
         return build.copied(trace, x)
     # Axes that the window fills are loops of their own; the others share one index.
     moving: list[Extent | None] = [
-        0 if s == 0 and is_known(trace, n, w) and trace.guard("==", n, w) else None
+        0 if s is not None and is_known(trace, n, w) and trace.guard("==", n, w) else None
         for s, n, w in zip(fixed, x.type.shape, sizes, strict=True)
     ]
     placed = [s if f is None else f for s, f in zip(starts, fixed, strict=True)]
