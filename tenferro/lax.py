@@ -52,5 +52,5 @@ def __getattr__(name: str) -> _Any:
         raise AttributeError(name)
     import difflib
 
-    near = difflib.get_close_matches(name, _names, 1)
+    near = difflib.get_close_matches(name, _names, 1, 0.8)
     raise AttributeError(f"tenferro.lax has no {name!r}{f'; {near[0]} is the nearest name' if near else ''}")

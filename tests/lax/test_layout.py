@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -247,3 +249,19 @@ def test_results_are_new() -> None:
             assert not np.shares_memory(np.asarray(made), x)
             made[...] = 1
         assert x[1, 2] == 5.0
+
+
+def test_the_namespace() -> None:
+    assert "gather" in dir(lax) and "GatherDimensionNumbers" in dir(lax) and tn.lax is lax
+    assert all(getattr(lax, name).__doc__ for name in dir(lax))
+    with pytest.raises(AttributeError, match="tenferro.lax has no 'dynamic_slise'; dynamic_slice is the nearest name"):
+        lax.dynamic_slise  # noqa: B018
+    with pytest.raises(AttributeError, match="tenferro.lax has no 'conv'$"):
+        lax.conv  # noqa: B018
+
+
+def test_every_function_is_on_the_page(root: Path) -> None:
+    """By its name, or by its end beside another of its family."""
+    text = (root / "docs" / "lax.md").read_text(encoding="utf-8")
+    told = set(re.findall(r"\w+", text))
+    assert {n for n in dir(lax) if n not in told and f"_{n.rpartition('_')[2]}" not in told} == set()
