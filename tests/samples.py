@@ -457,6 +457,8 @@ def _scatter() -> Row:
             for mode, base, axis, indices in (
                 ("set", (5,), 0, [4, 0, -2]), ("add", (5,), 0, [1, 1, 1, -1]), ("set", (3, 4), 1, [2, 0]),
                 ("add", (3, 4), 0, [[0, 2], [2, 2]]), ("set", (3,), 0, []), ("add", (1,), 0, [0, 0]),
+                ("subtract", (5,), 0, [1, 1, -1]), ("multiply", (5,), 0, [1, 1, -1]), ("minimum", (5,), 0, [0, 0, 3]),
+                ("maximum", (3, 4), 1, [2, 2]),
             ):  # fmt: skip
                 index = np.array(indices, np.int64)
                 window = (*base[:axis], *index.shape, *base[axis + 1 :])
