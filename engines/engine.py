@@ -83,6 +83,8 @@ class Executable(ABC):
 
     offers_shortcuts = False
     """Whether ``shortcut`` may give anything."""
+    records_launches = False
+    """Whether it tells profiles of each launch; else they record runs as a whole."""
 
     def shortcut(self, inputs: Sequence[np.ndarray[Any, Any] | int], is_spent: bool = False) -> Shortcut | None:
         """What native calls may run for inputs of these layouts, which have been run before; None where Python is

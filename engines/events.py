@@ -163,6 +163,13 @@ class _Here(threading.local):
 
 
 _here = _Here()
+
+
+def is_worker() -> bool:
+    """Whether the calling thread is an engine's own."""
+    return _here.is_worker
+
+
 _every: weakref.WeakSet[WorkerDriver] = weakref.WeakSet()
 
 

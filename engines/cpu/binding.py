@@ -25,6 +25,7 @@ from tenferro.engines.cpu.launch import add_region
 from tenferro.engines.cpu.layout import NeedsCopyError, Strided, contiguous
 from tenferro.engines.cpu.native import Block
 from tenferro.engines.cpu.products import add_product
+from tenferro.engines.cpu.traffic import Stage
 from tenferro.lowering.exec_program import Instruction, Slot, Source
 from tenferro.lowering.plan import AdoptStep, CallStep, Plan, RegionStep, Step, ViewStep
 from tenferro.lowering.region import Access, Gather, Load, Region, Store, ViewStep as View
@@ -50,6 +51,7 @@ class ViewOf:
     strides: tuple[int, ...]
     dtype: np.dtype[Any]
     copy_reshape: tuple[int, ...] | None
+    lines: tuple[SourceLine, ...]
 
 
 @dataclass(slots=True)
@@ -165,6 +167,7 @@ class Binder:
     declared: dict[int, tuple[tuple[int, ...], np.dtype[Any]]] = field(default_factory=dict)
     virtual: int = -1
     python_slots: frozenset[int] = frozenset()
+    stage: Stage = field(default_factory=Stage)  # what launches are a part of
 
     def __post_init__(self) -> None:
         self.types = self.plan.program.slot_types()
@@ -192,6 +195,7 @@ class Binder:
         return BoundPlan(self.actions, self.positions, outputs, tail, self.level)
 
     def _step(self, step: Step, number: int) -> Tail | None:
+        self.stage = Stage.of(step)
         match step:
             case RegionStep(region=region):
                 self._region(region)
@@ -335,9 +339,8 @@ class Binder:
     ) -> int:
         self.close_block()
         position = self.new_position()
-        self.actions.append(
-            ViewOf(position, source, strided.shape, strided.offset, strided.strides, dtype, copy_reshape)
-        )
+        shape, offset, strides = strided.shape, strided.offset, strided.strides
+        self.actions.append(ViewOf(position, source, shape, offset, strides, dtype, copy_reshape, self.stage.lines))
         return position
 
     def _view(self, instruction: Instruction) -> None:

@@ -19,9 +19,11 @@ from tenferro.engines.cpu.binding import Binder, BoundPlan, Call, Drop, Enter, P
 from tenferro.engines.cpu.kernel import FAST, GOOD, KernelTable
 from tenferro.engines.cpu.layout import Strided
 from tenferro.engines.cpu.native_call import MAX_VALUES
+from tenferro.engines.cpu.recorded import Recorded
 from tenferro.engines.cpu.toolchain import Target
 from tenferro.engines.engine import NO_EXECUTORS, Engine, Executable, Executor, Replay, RunResult, Shortcut, executed
 from tenferro.engines.events import Driver, WorkerDriver
+from tenferro.engines.recording import recorders
 from tenferro.engines.reference import ReferenceExecutable, evaluated
 from tenferro.engines.values import input_sizes, scalar_array
 from tenferro.lowering.exec_program import Slot
@@ -64,7 +66,7 @@ class CpuEngine(Engine):
         self.tier = tier if tier is not None else config().tier
 
     def compile(self, plan: Plan, executors: Mapping[str, Executor] = NO_EXECUTORS) -> Executable:
-        return CpuExecutable(plan, self.target, self.tier, self.share, executors)
+        return CpuExecutable(plan, self.target, self.tier, self.share, executors, self.id)
 
     @property
     def runs_on_caller(self) -> bool:
@@ -78,6 +80,7 @@ class CpuExecutable(Executable):
     """A plan with its kernels, and the bindings to the layouts seen so far."""
 
     offers_shortcuts = True
+    records_launches = True
 
     def __init__(
         self,
@@ -86,14 +89,16 @@ class CpuExecutable(Executable):
         tier: str = "auto",
         share: int | None = None,
         executors: Mapping[str, Executor] = NO_EXECUTORS,
+        engine_id: str = "cpu:0",
     ) -> None:
         self.plan = plan
         self.executors = executors
         self._share = share
-        self.table = KernelTable(target)
+        self.table = KernelTable(target, plan.program.name)
         self._bound: OrderedDict[Any, BoundPlan] = OrderedDict()
         self._tier = tier
         self._enter = native.module().enter
+        self._recorded = Recorded(engine_id, plan.program.name)
 
     def run(self, inputs: Sequence[Array | int]) -> RunResult:
         key = _layout_key(inputs)
@@ -131,7 +136,11 @@ class CpuExecutable(Executable):
         """Run a plan that was bound to just these layouts."""
         only = bound.only
         if only is not None:
-            made = self._enter(only.address, threads.count(self._share), *[inputs[p] for p in only.positions])
+            given = [inputs[p] for p in only.positions]
+            if recorders:
+                made = self._recorded.enter(only.block, only.address, threads.count(self._share), given)
+            else:
+                made = self._enter(only.address, threads.count(self._share), *given)
             if made is None:
                 raise memory.block_error(only.block)
             if made[0] != native.CLEAN:
@@ -180,18 +189,27 @@ class CpuExecutable(Executable):
         while True:
             for action in bound.actions:
                 if type(action) is Enter:
-                    given = [arrays[p] for p in action.positions]
-                    found, *made = memory.enter(action.block, action.address, threads.count(self._share), *given)
+                    found, *made = self._enter_block(action, [arrays[p] for p in action.positions])
                     for position, array in zip(action.made, made, strict=True):
                         arrays[position] = array
                     if found != native.CLEAN:
                         self._report(found, inputs, effects)
+                elif recorders:
+                    with self._recorded.seam(action, arrays):
+                        self._act_in_python(action, arrays, runtime, effects)
                 else:
                     self._act_in_python(action, arrays, runtime, effects)
             if bound.tail is None:
                 return bound
             bound = self._follow(bound.tail, arrays, runtime)
             arrays += [None] * (bound.positions - len(arrays))
+
+    def _enter_block(self, action: Enter, given: Sequence[Array]) -> tuple[Any, ...]:
+        """The latch and the block's outputs."""
+        count = threads.count(self._share)
+        if not recorders:
+            return memory.enter(action.block, action.address, count, *given)
+        return memory.checked(action.block, self._recorded.enter(action.block, action.address, count, given))
 
     def _act_in_python(
         self, action: binding.Action, arrays: list[Any], runtime: dict[Leaf, int], effects: list[tuple[Any, ...]]

@@ -8,7 +8,6 @@ the disk cache.
 from __future__ import annotations
 
 import threading
-import time
 import weakref
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
@@ -16,6 +15,7 @@ from typing import Any, assert_never
 
 import numpy as np
 
+from tenferro.engines import recording
 from tenferro.engines.cpu.columns import ColumnKernel
 from tenferro.engines.cpu.layout import Variant
 from tenferro.engines.cpu.rows import RowKernel
@@ -64,12 +64,14 @@ def expansion_address(symbol: str, text: str, target: Target) -> int:
 @dataclass
 class Kernel:
     """One region under one variant. At level 0 elementary functions are calls of shared code, which compiles fastest;
-    at level 2 a small region has them in place, which runs fastest. The bits are those of one expansion."""
+    at level 2 a small region has them in place, which runs fastest. The bits are those of one expansion. ``program``:
+    the one that it was made for."""
 
     region: Region
     variant: Variant
     axis_loops: Mapping[int, int]
     target: Target
+    program: str
     writers: dict[int, KernelWriter] = field(default_factory=dict)
     texts: dict[int, str] = field(default_factory=dict)
     libraries: dict[int, Library] = field(default_factory=dict)
@@ -98,12 +100,15 @@ class Kernel:
     def library(self, level: int) -> Library:
         found = self.libraries.get(level)
         if found is None:
-            start = time.perf_counter()
+            start = recording.now()
             text = self.text(level)
             shared = self._writer(level).module.shared
             symbols = {name: expansion_address(name, body, self.target) for name, body in shared.items()}
+            is_known = (text, level, self.target) in _libraries
             found = self.libraries[level] = shared_library(text, level, self.target, symbols)
-            self.compile_seconds += time.perf_counter() - start
+            self.compile_seconds += 1e-9 * (recording.now() - start)
+            source: recording.Source = "same text" if is_known else found.source
+            recording.compiled(start, self.program, self.region.name, level, source)
         return found
 
     def address(self, entry: str, level: int) -> int:
@@ -143,8 +148,9 @@ def likeness(region: Region) -> tuple[Hashable, ...]:
 class KernelTable:
     """The kernels of one executable, by what their texts depend on. Thread-safe."""
 
-    def __init__(self, target: Target | None = None) -> None:
+    def __init__(self, target: Target | None = None, program: str = "") -> None:
         self._target = target
+        self._program = program
         self._kernels: dict[tuple[Hashable, Variant, tuple[tuple[int, int], ...]], Kernel] = {}
         self._likenesses: dict[int, tuple[Region, Hashable]] = {}
         self.products: dict[np.dtype[Any], None] = {}  # the dtypes of matrix products, in order
@@ -159,7 +165,7 @@ class KernelTable:
             key = (self._likeness(region), variant, tuple(sorted(axis_loops.items())))
             found = self._kernels.get(key)
             if found is None:
-                found = self._kernels[key] = Kernel(region, variant, axis_loops, self.target)
+                found = self._kernels[key] = Kernel(region, variant, axis_loops, self.target, self._program)
             return found
 
     def short_kernel(self, region: Region, variant: Variant, axis_loops: Mapping[int, int]) -> Kernel | None:

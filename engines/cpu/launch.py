@@ -20,6 +20,7 @@ from tenferro.engines.cpu.phases import chunk_length, cost
 from tenferro.engines.cpu.rows import MAX_ROW_CHUNKS, PACKED_BLOCK, RowKernel
 from tenferro.engines.cpu.short_columns import short_layout
 from tenferro.engines.cpu.tiles import items
+from tenferro.engines.cpu.traffic import of_region
 from tenferro.lowering.checks import empty_error
 from tenferro.lowering.region import Iota, Load, Reduce, Region, Valid
 from tenferro.lowering.tree import has_identity
@@ -114,10 +115,12 @@ def _launch(
 ) -> None:  # fmt: skip
     """One launch with its pointers; ``extra`` are (parameter, position) of buffers beside the accesses."""
     block = binder.open_block()
-    launch = block.add_launch(partial(kernel.address, entry), total, grain, words)
-    for a, access in enumerate(layout.accesses):
-        position = binder.places[access.slot].position
-        block.add_patch(binder.patch(position), launch, kernel.writer.params["p", a], access.offset)
+    places = [binder.places[access.slot] for access in layout.accesses]
+    count = partial(of_region, kernel.writer, layout, [place.strided for place in places], entry)
+    origin = binder.stage.launch(entry, count)
+    launch = block.add_launch(partial(kernel.address, entry), total, grain, words, origin)
+    for a, (access, place) in enumerate(zip(layout.accesses, places, strict=True)):
+        block.add_patch(binder.patch(place.position), launch, kernel.writer.params["p", a], access.offset)
     for parameter, position in extra:
         block.add_patch(binder.patch(position), launch, parameter)
 

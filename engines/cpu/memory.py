@@ -66,7 +66,11 @@ def _start() -> Callable[..., Any]:
 
 def enter(block: native.Block, address: int, threads: int, *arrays: np.ndarray[Any, Any]) -> tuple[Any, ...]:
     """Run a sealed block: (latch, outputs …). Raises MemoryLimitError, about the largest of the outputs."""
-    found: Any = native.module().enter(address, threads, *arrays)
+    return checked(block, native.module().enter(address, threads, *arrays))
+
+
+def checked(block: native.Block, found: Any) -> tuple[Any, ...]:
+    """What ``native.enter`` gave for a block, always a tuple. Raises MemoryLimitError where it gave nothing."""
     if found is None:
         raise block_error(block)
     return found if block.outputs else (found,)

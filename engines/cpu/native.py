@@ -1,7 +1,7 @@
 """The process's native module: compiled once from ``native_*.py`` through the disk cache, then called like any builtin.
 
-Out: ``enter`` and ``empty_array`` (builtins in CPython's fast-call convention), ``function`` for the rest, ``Block``
-for what ``enter`` runs.
+Out: ``enter``, ``enter_recorded`` and ``empty_array`` (builtins in CPython's fast-call convention), ``function`` for
+the rest, ``Block`` for what ``enter`` runs.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tenferro.engines import recording
 from tenferro.engines.cpu import native_call, native_entry, native_memory, native_pool, native_steering
 from tenferro.engines.cpu.machine import memory_bytes
 from tenferro.engines.cpu.native_language import native_names, translate
@@ -24,6 +25,9 @@ from tenferro.engines.cpu.native_prelude import PRELUDE_SYMBOLS, prelude
 from tenferro.engines.cpu.toolchain import Library, compile_text
 from tenferro.tracer.config import config
 from tenferro.tracer.errors import DtypeError, LoweringError, ShapeError
+
+if TYPE_CHECKING:
+    from tenferro.engines.cpu.traffic import Origin
 
 CLEAN = 2**63 - 1
 """The latch of a run in which no kernel found anything."""
@@ -55,10 +59,11 @@ class _Handler(ctypes.Structure):
 
 @dataclass(frozen=True)
 class NativeModule:
-    """The loaded module: its code, its two builtins, and its memory handler's capsule."""
+    """The loaded module: its code, its builtins, and its memory handler's capsule."""
 
     library: Library
     enter: Callable[..., Any]
+    enter_recorded: Callable[..., Any]
     empty_array: Callable[..., Any]
     capsule: Any
 
@@ -73,7 +78,9 @@ def module() -> NativeModule:
 @cache
 def _module() -> NativeModule:
     check_layout()
+    start = recording.now()
     library = compile_text(text(), 2, optimize=True, symbols=_symbols())
+    recording.compiled(start, "", "native module", 2, library.source)
     _function(library, "initialise_memory")()
     _function(library, "set_bounds")(*memory_bounds())
     capsule = _handler_capsule(library)
@@ -83,7 +90,9 @@ def _module() -> NativeModule:
     _function(library, "set_main_thread")(threading.main_thread().ident)
     handlers = [library.address(n) for n in ("lock_memory", "unlock_memory", "after_fork_in_child")]
     _function(library, "watch_forks")(*handlers)
-    return NativeModule(library, _builtin(library, "enter"), _builtin(library, "empty_array"), capsule)
+    recording.gauges.append(_function(library, "live_bytes"))
+    builtins = [_builtin(library, name) for name in ("enter", "enter_recorded", "empty_array")]
+    return NativeModule(library, *builtins, capsule)
 
 
 def memory_bounds() -> tuple[int, int]:
@@ -193,6 +202,7 @@ class _Launch:
     total: int
     grain: int
     params: list[int]
+    origin: Origin | None
     patches: list[tuple[int, int, int]] = field(default_factory=list)
 
 
@@ -200,9 +210,10 @@ class Block:
     """Builds what ``enter`` runs: a template of int64 words, kept alive by this object once sealed.
 
     Words: [0] how many, [1] launches, [2] patches, [3] flags (bit 0: heavy, the GIL is released), [4] the latch, [5]
-    outputs, [6] word offset of their table, then each launch (function address, word offset of its parameters, total,
-    grain), each patch (array position, or -1 minus an output's index; word offset; byte offset), the parameters, the
-    outputs' table and their descriptions (dtype address, bytes, tag, rank, sizes). A kernel is ``void f(ptr params, i64
+    outputs, [6] word offset of their table, [7] a copy's address of its record, then each launch (function address,
+    word offset of its parameters, total, grain), each patch (array position, or -1 minus an output's index; word
+    offset; byte offset), the parameters, the outputs' table and their descriptions (dtype address, bytes, tag, rank,
+    sizes). A kernel is ``void f(ptr params, i64
     begin, i64 end)`` over items of [0, total), called for chunks of ``grain``; parameter 0 holds the latch's word
     offset relative to ``params``. Several threads may run one block."""
 
@@ -212,13 +223,21 @@ class Block:
         self.outputs: list[tuple[tuple[int, ...], np.dtype[Any], int]] = []
         self.buffer: np.ndarray[Any, np.dtype[np.int64]] | None = None
 
-    def add_launch(self, address: int | Callable[[int], int], total: int, grain: int, params: Sequence[int]) -> int:
+    def add_launch(
+        self,
+        address: int | Callable[[int], int],
+        total: int,
+        grain: int,
+        params: Sequence[int],
+        origin: Origin | None = None,
+    ) -> int:
         """Append a launch and return its index. ``address``: a function's, or what finds it for a code generation level
         when the block is sealed. ``params[0]`` is a place for the latch's offset: whatever it holds is
-        replaced. Raises ValueError for a grain below 1, a negative total or no parameter."""
+        replaced. ``origin``: what profiles say of it. Raises ValueError for a grain below 1, a negative total or no
+        parameter."""
         if grain < 1 or total < 0 or not params:
             raise ValueError(f"add_launch: total {total}, grain {grain}, {len(params)} params; needed >= 0, >= 1, >= 1")
-        self._launches.append(_Launch(address, total, grain, list(params)))
+        self._launches.append(_Launch(address, total, grain, list(params), origin))
         return len(self._launches) - 1
 
     def add_patch(self, array_position: int, launch: int, param: int, byte_offset: int = 0) -> None:
@@ -245,6 +264,11 @@ class Block:
             )
         self.outputs.append((tuple(shape), dtype, tag))
         return -len(self.outputs)
+
+    @property
+    def origins(self) -> list[Origin | None]:
+        """Of the launches, in order."""
+        return [launch.origin for launch in self._launches]
 
     @property
     def bytes(self) -> int:

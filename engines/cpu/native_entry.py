@@ -1,4 +1,5 @@
-"""The native entries that Python calls: ``enter`` runs a block of launches over arrays, ``empty_array`` makes an array.
+"""The native entries that Python calls: ``enter`` runs a block of launches over arrays, ``enter_recorded`` notes also
+when each launch ran, ``empty_array`` makes an array.
 
 In: CPython's fast-call convention (self, arguments, count), each a 64-bit word. Out: a new reference, or 0 with an
 exception set. ``tenferro.engines.cpu.native`` says what a block is and wraps both.
@@ -9,7 +10,16 @@ from __future__ import annotations
 import numpy as np
 
 from tenferro.engines.cpu.native_language import Foreign, Global, c_string, native, stack
-from tenferro.engines.cpu.native_memory import free, handler_free, memcpy, memset, take, unlock_memory
+from tenferro.engines.cpu.native_memory import (
+    LIVE,
+    MEMORY_STATE,
+    free,
+    handler_free,
+    memcpy,
+    memset,
+    take,
+    unlock_memory,
+)
 from tenferro.engines.cpu.native_pool import GIL_HELD, PyEval_RestoreThread, PyEval_SaveThread, region, reset_pool
 from tenferro.engines.cpu.native_prelude import (
     CONTROL_BITS,
@@ -17,6 +27,7 @@ from tenferro.engines.cpu.native_prelude import (
     atomic_load,
     load,
     load32,
+    monotonic_ns,
     multiply_overflows,
     read_float_control,
     store,
@@ -25,8 +36,10 @@ from tenferro.engines.cpu.native_prelude import (
 )
 
 # Words of a block; see Block.
-WORDS, LAUNCHES, PATCHES, FLAGS, LATCH, OUTPUTS, OUTPUTS_AT, FIXED_WORDS = 0, 1, 2, 3, 4, 5, 6, 8
+WORDS, LAUNCHES, PATCHES, FLAGS, LATCH, OUTPUTS, OUTPUTS_AT, RECORD, FIXED_WORDS = 0, 1, 2, 3, 4, 5, 6, 7, 8
 LAUNCH_WORDS, PATCH_WORDS = 4, 3
+# Words that are noted of a launch: when it began, when it ended, bytes in live large buffers.
+RECORD_WORDS = 3
 # Words of an output's description, before its sizes.
 DESCRIPTOR, BYTES, OUTPUT_TAG, RANK, OUTPUT_WORDS = 0, 8, 16, 24, 4
 HEAVY = 1
@@ -159,17 +172,25 @@ def make_outputs(block: int) -> int:
 
 @native
 def run_launches(block: int, threads: int, thread_state: int) -> int:
-    """The launches in order, under the standard floating-point control word; as ``region`` returns."""
+    """The launches in order, under the standard floating-point control word; as ``region`` returns. Where the block has
+    the address of a record, each launch is noted there."""
     control = read_float_control()
     is_standard = control & CONTROL_BITS == FLOAT_CONTROL & CONTROL_BITS
     if not is_standard:
         write_float_control(FLOAT_CONTROL)
     launch = block + 8 * FIXED_WORDS
     end = launch + 8 * LAUNCH_WORDS * load(block + 8 * LAUNCHES)
+    record = load(block + 8 * RECORD)
     result = 0
     while launch < end and result == 0:
         params = block + 8 * load(launch + 8)
+        if record:
+            store(record + 16, load(MEMORY_STATE + LIVE))
+            store(record, monotonic_ns())
         result = region(load(launch), params, load(launch + 16), load(launch + 24), threads, thread_state)
+        if record:
+            store(record + 8, monotonic_ns())
+            record += 8 * RECORD_WORDS
         launch += 8 * LAUNCH_WORDS
     if not is_standard:
         write_float_control(control)
@@ -241,20 +262,42 @@ def enter(module: int, arguments: int, count: int) -> int:
         return raise_type_error(
             c_string("enter: fewer than 2 arguments; needed a block's address and a number of threads")
         )
-    template = PyLong_AsLongLong(load(arguments))
-    threads = PyLong_AsLongLong(load(arguments + 8))
+    return enter_with(arguments, 0, arguments + 16, count - 2)
+
+
+@native
+def enter_recorded(module: int, arguments: int, count: int) -> int:
+    """``enter_recorded(block_address, threads, record_address, *arrays)``: as ``enter``, and RECORD_WORDS words of each
+    launch that ran are written to the record."""
+    if count < 3:
+        return raise_type_error(
+            c_string("enter_recorded: fewer than 3 arguments; needed addresses of a block and a record, and threads")
+        )
+    record = PyLong_AsLongLong(load(arguments + 16))
+    if record == -1 and PyErr_Occurred():
+        return 0
+    return enter_with(arguments, record, arguments + 24, count - 3)
+
+
+@native
+def enter_with(head: int, record: int, arrays: int, count: int) -> int:
+    """Run the block of the first argument in ``head`` on as many threads as the second says."""
+    template = PyLong_AsLongLong(load(head))
+    threads = PyLong_AsLongLong(load(head + 8))
     if (template == -1 or threads == -1) and PyErr_Occurred():
         return 0
     size = 8 * load(template + 8 * WORDS)
     copy = stack(STACK_BYTES)
     if size <= STACK_BYTES:
         memcpy(copy, template, size)
-        return run_copy(copy, threads, arguments + 16, count - 2)
+        store(copy + 8 * RECORD, record)
+        return run_copy(copy, threads, arrays, count)
     copy = malloc(size)
     if copy == 0:
         return PyErr_NoMemory()
     memcpy(copy, template, size)
-    result = run_copy(copy, threads, arguments + 16, count - 2)
+    store(copy + 8 * RECORD, record)
+    result = run_copy(copy, threads, arrays, count)
     free(copy)
     return result
 

@@ -388,6 +388,12 @@ def set_bounds(pool_bound: int, live_limit: int) -> int:
 
 
 @native
+def live_bytes() -> int:
+    """Bytes in live large blocks."""
+    return load(MEMORY_STATE + LIVE)
+
+
+@native
 def read_state(output: int) -> int:
     """Copy the state words."""
     lock_memory()

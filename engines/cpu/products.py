@@ -8,15 +8,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tenferro.engines import recording
 from tenferro.engines.cpu import product_writer as p
 from tenferro.engines.cpu.kernel import GOOD
 from tenferro.engines.cpu.layout import Strided
 from tenferro.engines.cpu.product import ProductText
 from tenferro.engines.cpu.toolchain import Library, Target, compile_text
+from tenferro.engines.cpu.traffic import of_product
 from tenferro.lowering.exec_program import Instruction, Slot
 
 if TYPE_CHECKING:
@@ -57,7 +60,9 @@ def library(dtype: Dtype, target: Target) -> Library:
     with _lock:
         found = _libraries.get((dtype, target))
     if found is None:
+        start = recording.now()
         made = compile_text(ProductText(dtype, target.vector_bits).text(), GOOD, target)
+        recording.compiled(start, "", f"product of {dtype.name}", GOOD, made.source)
         with _lock:
             found = _libraries.setdefault((dtype, target), made)
     return found
@@ -146,7 +151,8 @@ def _launch(binder: Binder, dtype: Dtype, sizes: Sizes, positions: Sequence[int]
     def address(level: int) -> int:
         return library(dtype, target).address(entry)
 
-    launch = block.add_launch(address, total, grain, words)
+    origin = binder.stage.launch(entry, partial(of_product, sizes, dtype.itemsize))
+    launch = block.add_launch(address, total, grain, words, origin)
     for place, position, offset in zip((p.A, p.B, p.C), positions, offsets, strict=True):
         block.add_patch(binder.patch(position), launch, place, offset)
     return seconds

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tenferro.engines import recording
 from tenferro.engines.cpu import elements, memory, native, threads
 from tenferro.engines.cpu.code import Code
 from tenferro.engines.cpu.kernel import GOOD, shared_library
@@ -63,7 +64,10 @@ def _run(address: int, blocks: int, length: int, arrays: dict[int, Array]) -> No
 
 @cache
 def _library(itemsize: int) -> Library:
-    return shared_library(text(itemsize), GOOD, host_target())
+    start = recording.now()
+    found = shared_library(text(itemsize), GOOD, host_target())
+    recording.compiled(start, "", f"mask_select of {itemsize}-byte elements", GOOD, found.source)
+    return found
 
 
 def text(itemsize: int) -> str:

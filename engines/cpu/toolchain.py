@@ -23,6 +23,7 @@ from typing import Any
 from tenferro.engines.cpu.object_symbols import undefined_symbols
 from tenferro.engines.cpu.permute import Permutes
 from tenferro.engines.disk_cache import OBJECTS, DiskCache, configured, entry_key
+from tenferro.engines.recording import Source
 from tenferro.tracer.config import config
 from tenferro.tracer.errors import LoweringError
 
@@ -138,6 +139,11 @@ class Library:
         # engine.
         self._finalizer = weakref.finalize(self, _dead_engines.append, engine)
         self._finalizer.atexit = False
+
+    @property
+    def source(self) -> Source:
+        """Where it came from."""
+        return "disk cache" if self.from_cache else "compiled"
 
     def address(self, name: str) -> int:
         """Where function or global ``name`` stands. Raises LoweringError if the text does not define it."""
