@@ -17,7 +17,7 @@ from typing import Any, Literal as OneOf, TypeAlias
 import numpy as np
 
 from tenferro.lowering.tree import accumulator, in_tree_order
-from tenferro.tracer.dims import Extent, shape_text
+from tenferro.tracer.dims import Extent, shape_text, walk_text
 from tenferro.tracer.errors import CheckError
 from tenferro.tracer.lines import SourceLine
 from tenferro.tracer.op import Op, ReductionKind, ViewKind
@@ -58,7 +58,7 @@ class Window:
     size: Extent
 
     def __str__(self) -> str:
-        return f"axis {self.axis}: 0 <= {self.offset} + {self.step}*i < {self.size}"
+        return f"axis {self.axis}: 0 <= {walk_text(self.offset, self.step)} < {self.size}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class Iota:
     dtype: np.dtype[Any] = np.dtype(np.int64)
 
     def __str__(self) -> str:
-        return f"iota axis {self.axis}: {self.offset} + {self.step}*i"
+        return f"iota axis {self.axis}: {walk_text(self.offset, self.step)}"
 
 
 @dataclass(frozen=True, slots=True)

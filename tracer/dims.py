@@ -10,7 +10,7 @@ together with a hint.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Literal, TypeAlias, Union
@@ -53,14 +53,21 @@ class Atom:
     def __str__(self) -> str:
         if self.leaf is not None:
             return str(self.leaf)
-        left, right = (str(a) for a in self.args)
         match self.kind:
-            case "floordiv":
-                return f"({left})//({right})"
-            case "mod":
-                return f"({left})%({right})"
+            case "floordiv" | "mod":
+                left, right = (_operand_text(a) for a in self.args)
+                return f"{left}//{right}" if self.kind == "floordiv" else f"{left} % {right}"
             case _:
-                return f"{self.kind}({left}, {right})"
+                return f"{self.kind}({', '.join(map(str, self._flat()))})"
+
+    def _flat(self) -> Iterator[Extent]:
+        """The operands of min or max, and those of operands that are the same."""
+        for x in self.args:
+            inner = _single_atom(x)
+            if inner is not None and inner.kind == self.kind:
+                yield from inner._flat()
+            else:
+                yield x
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,16 +77,13 @@ class DimExpr:
     terms: tuple[tuple[Monomial, int], ...]
 
     def __str__(self) -> str:
-        parts = []
-        for monomial, coefficient in self.terms:
-            factors = [str(a) for a in monomial]
-            if not factors:
-                parts.append(str(coefficient))
-            elif coefficient == 1:
-                parts.append("*".join(factors))
-            else:
-                parts.append(f"{coefficient}*" + "*".join(factors))
-        return " + ".join(parts).replace("+ -", "- ")
+        """As Python would read it: what is added first, then what is taken away, the constant last."""
+        ordered = sorted(self.terms, key=lambda term: (not term[0], term[1] < 0))
+        (monomial, coefficient), *rest = ordered
+        text = ("-" if coefficient < 0 else "") + _term_text(monomial, abs(coefficient), coefficient < 0)
+        for monomial, coefficient in rest:
+            text += (" - " if coefficient < 0 else " + ") + _term_text(monomial, abs(coefficient), False)
+        return text
 
     __repr__ = __str__
 
@@ -110,6 +114,30 @@ class DimExpr:
 
     def __neg__(self) -> Extent:
         return mul(self, -1)
+
+
+def _term_text(monomial: Monomial, coefficient: int, negated: bool) -> str:
+    """A product; quotients and rests in it stand in parentheses, and behind a sign too."""
+    if not monomial:
+        return str(coefficient)
+    is_alone = len(monomial) == 1 and coefficient == 1 and not negated
+    factors = [f"({a})" if a.kind in ("floordiv", "mod") and not is_alone else str(a) for a in monomial]
+    return "*".join(factors if coefficient == 1 else [str(coefficient), *factors])
+
+
+def _operand_text(extent: Extent) -> str:
+    """An operand of // or %, in parentheses unless it is a number or one name."""
+    atom = _single_atom(extent)
+    is_plain = extent >= 0 if isinstance(extent, int) else atom is not None and atom.kind in ("leaf", "min", "max")
+    return str(extent) if is_plain else f"({extent})"
+
+
+def _single_atom(extent: Extent) -> Atom | None:
+    """The atom that the expression is, None where it is more or less than one."""
+    if isinstance(extent, int) or len(extent.terms) > 1:
+        return None
+    ((monomial, coefficient),) = extent.terms
+    return monomial[0] if len(monomial) == 1 and coefficient == 1 else None
 
 
 def leaf(kind: LeafKind, index: int, axis: int = 0) -> DimExpr:
@@ -163,7 +191,8 @@ def _atom(kind: AtomKind, a: Extent, b: Extent) -> DimExpr:
 
 
 def floordiv(a: Extent, b: Extent) -> Extent:
-    """Floor division; exact where every term of ``a`` is divisible by the constant or single-monomial ``b``."""
+    """Floor division; exact where every term of ``a`` is divisible by the constant or single-monomial ``b``. Of a
+    positive constant ``b`` multiples stand outside, quotients of quotients are one, and extremes stand outside too."""
     if isinstance(a, int) and isinstance(b, int):
         return a // b
     if b == 1:
@@ -171,7 +200,33 @@ def floordiv(a: Extent, b: Extent) -> Extent:
     if a == b:
         return 1
     exact = _exact_quotient(a, b)
-    return exact if exact is not None else _atom("floordiv", a, b)
+    if exact is not None:
+        return exact
+    if not isinstance(b, int) or b <= 0:
+        return _atom("floordiv", a, b)
+    terms = _terms(a)
+    outside = _from_terms({m: c // b for m, c in terms.items() if not (m and c % b)})
+    rest = sub(a, mul(outside, b))
+    return add(outside, _quotient_of_rest(rest, b))
+
+
+def _quotient_of_rest(rest: Extent, b: int) -> Extent:
+    """``rest // b`` where no term but a constant below ``b`` is left to stand outside."""
+    if isinstance(rest, int):
+        return rest // b
+    moving = [(m, c) for m, c in rest.terms if m]
+    constant = _terms(rest).get((), 0)
+    if len(moving) == 1 and len(moving[0][0]) == 1:
+        (atom,), coefficient = moving[0]
+        match atom.kind:
+            case "floordiv" if coefficient == 1 and isinstance(k := atom.args[1], int) and k > 0:
+                return floordiv(add(atom.args[0], constant * k), b * k)
+            case ("min" | "max") as kind if coefficient > 0:
+                left, right = (floordiv(add(mul(x, coefficient), constant), b) for x in atom.args)
+                return _extreme(kind, left, right)
+            case _:
+                pass
+    return _atom("floordiv", rest, b)
 
 
 def _exact_quotient(a: Extent, b: Extent) -> Extent | None:
@@ -197,6 +252,10 @@ def mod(a: Extent, b: Extent) -> Extent:
         return a % b
     if b == 1 or _exact_quotient(a, b) is not None:
         return 0
+    if isinstance(b, int) and b > 0:
+        a = _from_terms({m: c if m else c % b for m, c in _terms(a).items() if c % b})
+        if isinstance(a, int):
+            return a % b
     return _atom("mod", a, b)
 
 
@@ -212,8 +271,32 @@ def _extreme(kind: Literal["min", "max"], a: Extent, b: Extent) -> Extent:
     difference = sub(a, b)
     if isinstance(difference, int):
         return a if (difference <= 0) == (kind == "min") else b
-    first, second = sorted((a, b), key=str)
+    if is_natural(difference):
+        return b if kind == "min" else a
+    if is_natural(mul(difference, -1)):
+        return a if kind == "min" else b
+    first, second = sorted((a, b), key=lambda x: (not isinstance(x, int), str(x)))
     return _atom(kind, first, second)
+
+
+def is_natural(extent: Extent) -> bool:
+    """Whether the form itself says that the value is never negative: sizes of arrays are not, and what adds up, is
+    multiplied or divided of such."""
+    if isinstance(extent, int):
+        return extent >= 0
+    return all(c > 0 and all(map(_is_natural_atom, m)) for m, c in extent.terms)
+
+
+def _is_natural_atom(atom: Atom) -> bool:
+    if atom.leaf is not None:
+        return atom.leaf.kind != "int"
+    match atom.kind:
+        case "max":
+            return any(map(is_natural, atom.args))
+        case "mod":
+            return is_natural(atom.args[1])
+        case _:
+            return all(map(is_natural, atom.args))
 
 
 def product(extents: Iterable[Extent]) -> Extent:
@@ -304,6 +387,14 @@ def _substitute_atom(atom: Atom, replace: Callable[[Leaf], Extent]) -> Extent:
             return minimum(a, b)
         case _:
             return maximum(a, b)
+
+
+def walk_text(offset: Extent, step: int) -> str:
+    """``offset + step * i`` without what says nothing."""
+    moving = "i" if abs(step) == 1 else f"{abs(step)}*i"
+    if step < 0:
+        return f"-{moving}" if offset == 0 else f"{offset} - {moving}"
+    return moving if offset == 0 else f"{moving} + {offset}".replace("+ -", "- ")
 
 
 def shape_text(shape: Sequence[Extent]) -> str:

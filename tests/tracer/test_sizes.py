@@ -295,7 +295,7 @@ def test_reshapes_cancel_common_sizes() -> None:
     assert not result.program.guards
     assert run_traced(result, np.ones((2, 0, 7))).shape == (0, 7)
     split = traced(lambda x: x.reshape(-1, 4), np.ones(12))
-    assert guards(split) == ["0 == d0_0 - 4*((d0_0)//(4))"] or len(guards(split)) == 1
+    assert guards(split) == ["d0_0 == 4*(d0_0//4)"]
     assert not Run(split, (np.ones(13),)).guards_hold
 
 
