@@ -14,7 +14,7 @@ import numpy as np
 
 from tenferro.engines.engine import NO_EXECUTORS, Engine, Executable, Executor, RunResult, executed
 from tenferro.engines.values import scalar_array
-from tenferro.lowering.checks import bounds_error, empty_error, exponent_error, none_left_error, report_division
+from tenferro.lowering.checks import bounds_error, empty_error, exponent_error, report_division, unmet_error
 from tenferro.lowering.exec_program import ExecProgram, Instruction, Slot, Source
 from tenferro.lowering.masks import lane_conditions
 from tenferro.lowering.plan import Plan
@@ -111,7 +111,7 @@ class ReferenceExecutable(Executable):
                 self._check_bounds(instruction, arrays, params)
                 results = (instruction.op.reference(*arrays, **params),)
             case form:
-                if isinstance(form, Pointwise) and form.check is not None and arrays[0].dtype.kind in "iu":
+                if isinstance(form, Pointwise) and form.is_checked(arrays[0].dtype):
                     self._check(form.check, frame, number, instruction, arrays)
                 results = executed(instruction, arrays, params, self.executors, frame.env)
         self._write(frame, instruction, results)
@@ -149,9 +149,9 @@ class ReferenceExecutable(Executable):
     ) -> None:
         if check == "zero_divisor":
             self._note_division(frame, number, instruction, arrays)
-        elif check == "none_left":
+        elif check == "unmet":
             if not arrays[1].all():
-                raise none_left_error(instruction)
+                raise unmet_error(instruction)
         elif arrays[0].size and (arrays[1] < 0).any():
             raise exponent_error(instruction, arrays[1][arrays[1] < 0].reshape(-1)[0])
 

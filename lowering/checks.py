@@ -76,12 +76,15 @@ def empty_error(instruction: Instruction) -> ShapeError:
     )
 
 
-def none_left_error(instruction: Instruction) -> ShapeError:
-    """For the place of a largest or smallest element of NaNs alone."""
-    return ShapeError(
-        f"{instruction.params['name']}: All-NaN slice encountered; a number in each row is needed"
-        f"{at(_line(instruction))}"
-    )
+def unmet_error(instruction: Instruction) -> Exception:
+    """For what a function asks of elements and did not find: the place of a largest or smallest of NaNs alone, an
+    average under weights whose sum is 0."""
+    name, reason = instruction.params["name"], instruction.params["reason"]
+    if reason == "weights":
+        text = "weights sum to zero, which can't be normalized; another sum is needed"
+        return DivisionError(f"{name}: {text}{at(_line(instruction))}")
+    text = "All-NaN slice encountered; a number in each row is needed"
+    return ShapeError(f"{name}: {text}{at(_line(instruction))}")
 
 
 def exponent_error(instruction: Instruction, exponent: Any) -> ExponentError:

@@ -30,7 +30,7 @@ Conditions = frozenset[Condition]
 
 def is_checked(instruction: Instruction) -> bool:
     form = instruction.op.form
-    return isinstance(form, Pointwise) and form.check is not None and instruction.types[0].dtype.kind in "iu"
+    return isinstance(form, Pointwise) and form.is_checked(instruction.types[0].dtype)
 
 
 def lane_conditions(program: ExecProgram) -> dict[int, Conditions]:

@@ -50,7 +50,7 @@ class EagerFunction:
         self.record = record
         self.signature = inspect.signature(record.function)
         self._arrays = frozenset(record.arrays) - {"out"}
-        names = list(self.signature.parameters)
+        names = [n for n, p in self.signature.parameters.items() if p.kind is not p.VAR_POSITIONAL]
         leading = 0
         while leading < len(names) and names[leading] in self._arrays:
             leading += 1
@@ -106,19 +106,23 @@ class EagerFunction:
 
 
 def _as_number(x: Any) -> Any:
-    """An array of rank 0 as the number that it holds."""
-    return x.item() if isinstance(x, np.ndarray | Array) and not x.ndim else x
+    """An array as the number or the numbers that it holds."""
+    return np.asarray(x).tolist() if isinstance(x, np.ndarray | Array) else x
 
 
 def _jitted(record: TracedFunction, names: tuple[str, ...], static: dict[str, Any]) -> JitFunction:
     parameters = inspect.signature(record.function).parameters
-    leading = [n for n, p in parameters.items() if p.kind is p.POSITIONAL_ONLY]
     rest = next((n for n, p in parameters.items() if p.kind is p.VAR_POSITIONAL), "")
+    named = next((n for n, p in parameters.items() if p.kind is p.VAR_KEYWORD), "")
+    by_position = [inspect.Parameter.POSITIONAL_ONLY]
+    if rest:  # what stands before ``*args`` cannot be given by name beside them
+        by_position.append(inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    leading = [n for n, p in parameters.items() if p.kind in by_position]
 
     def function(*arrays: Any) -> Any:
         values = dict(zip(names, arrays, strict=True)) | static
         first = [values.pop(n) for n in leading if n in values]
-        return record.function(*first, *values.pop(rest, ()), **values)
+        return record.function(*first, *values.pop(rest, ()), **values.pop(named, {}), **values)
 
     function.__name__ = function.__qualname__ = record.name
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD

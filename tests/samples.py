@@ -133,12 +133,16 @@ def pointwise(
 
 def _required() -> Row:
     def samples() -> Iterator[Sample]:
-        for dtype in of_kinds("iu"):
+        for dtype in DTYPES:
             for shape in (*SHAPES, (37,)):
-                yield Sample((filled(shape, dtype, 1), np.ones(shape, dtype)), {"name": "nanargmax"})
+                yield Sample((filled(shape, dtype, 1), np.ones(shape, np.int64)), params)
 
-    sized = Sized((("int64",) * 2,), lambda n, m: ((n, m), (n, m)), lambda n, m: {"name": "nanargmax"})
-    return Row(tuple(samples()), sized, _refused("required", 2, "iu"), "bits")
+    params = {"name": "nanargmax", "reason": "NaN"}
+    bad = BadCall(
+        (_type("float32", 3), _type("bool", 3)), params, DtypeError,
+        "required: operands ['float32(3,)', 'bool(3,)']; the second as int64 of one shape is needed here",
+    )  # fmt: skip
+    return Row(tuple(samples()), Sized((("float32", "int64"),), _same(2), lambda n, m: params), bad, "bits")
 
 
 def _where() -> Row:

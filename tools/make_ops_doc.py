@@ -59,7 +59,7 @@ def operand_count(op: Op) -> int:
     if isinstance(op.form, Reduction):
         return 1
     assert isinstance(op.form, Pointwise)
-    return len([p for p in inspect.signature(op.form.scalar).parameters if p not in ("b", "dtype", "name")])
+    return len([p for p in inspect.signature(op.form.scalar).parameters if p not in ("b", "dtype", "name", "reason")])
 
 
 def result_dtype(op: Op, name: str) -> str | None:
@@ -68,6 +68,8 @@ def result_dtype(op: Op, name: str) -> str | None:
     types = [operand] * operand_count(op)
     if op.name == "where":
         types[0] = ArrayType(np.dtype(np.bool_), (4,))
+    if op.name == "required":
+        types[1] = ArrayType(np.dtype(np.int64), (4,))
     params = {"axes": (0,), "keepdims": False} if isinstance(op.form, Reduction) else {}
     if op.name in ("astype", "bitcast"):
         return None if op.name == "bitcast" and operand.dtype.kind == "c" else "as asked"

@@ -157,7 +157,38 @@ class Cast:
         return None
 
 
-Step: TypeAlias = Box | Transposed | Reshaped | Stretched | Part | Cast
+@dataclass(frozen=True, slots=True)
+class Sliding:
+    """NumPy's ``sliding_window_view``: read-only, as there. Window k, ``sizes[k]`` long, runs along ``axes[k]``, which
+    keeps its starts; the windows' own axes stand last."""
+
+    axes: tuple[int, ...]
+    sizes: Place
+
+    def read(self, trace: Trace, base: Operand) -> Operand:
+        rank = len(base.type.shape)
+        for k, (axis, size) in enumerate(zip(self.axes, self.sizes, strict=True)):
+            shape = (add(sub(base.type.shape[axis], size), 1), size)
+            start, offset = (trace.emit1(layout.iota, shape=shape, axis=a) for a in (0, 1))
+            base = trace.emit1(layout.take, base, trace.emit1(pointwise.add, start, offset), axis=axis)
+            order = [a for a in range(rank + k + 1) if a != axis + 1]
+            base = build.transpose(trace, base, [*order, axis + 1])
+        return base
+
+    def of(self, base: AnyArray) -> AnyArray:
+        return np.lib.stride_tricks.sliding_window_view(base, self.sizes, self.axes)  # type: ignore[call-overload,no-any-return]
+
+    def place(self, where: Place) -> Place | None:
+        rank = len(where) - len(self.axes)
+        full = list(where[:rank])
+        for axis, offset in zip(self.axes, where[rank:], strict=True):
+            full[axis] = add(full[axis], offset)
+        return tuple(full)
+
+
+Step: TypeAlias = Box | Transposed | Reshaped | Stretched | Part | Cast | Sliding
+READ_ONLY = Stretched | Part | Sliding
+"""Views that NumPy makes read-only."""
 
 
 class Cell:

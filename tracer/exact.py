@@ -22,6 +22,8 @@ def static_key(value: Any) -> Hashable:
         return (kind, value)
     if isinstance(value, tuple | list):
         return (kind, tuple([static_key(v) for v in value]))
+    if kind is dict:
+        return (kind, static_key(tuple(value.items())))
     if isinstance(value, slice):
         return (slice, static_key((value.start, value.stop, value.step)))
     if issubclass(kind, float | complex):

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+import numpy as np
+
 from tenferro.tracer.program import ArrayType, Params
 
 InferRule: TypeAlias = Callable[[Sequence[ArrayType], Params], tuple[ArrayType, ...]]
@@ -19,7 +21,7 @@ ScalarRule: TypeAlias = Callable[..., Any]
 ReductionKind = Literal["sum", "product", "max", "min", "argmax", "argmin", "moments"]
 ViewKind = Literal["reshape", "transpose", "broadcast_to", "slice"]
 IndexKind = Literal["pad", "concatenate", "iota", "gather"]
-Check: TypeAlias = Literal["zero_divisor", "negative_exponent", "none_left"] | None
+Check: TypeAlias = Literal["zero_divisor", "negative_exponent", "unmet"] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,11 @@ class Pointwise:
 
     scalar: ScalarRule
     cost: int
-    check: Check  # what a lane that reaches a result is checked for; integers only
+    check: Check  # what a lane that reaches a result is checked for
+
+    def is_checked(self, dtype: np.dtype[Any]) -> bool:
+        """Whether a result of the dtype is: floats are divided by 0 and raised to any power unasked."""
+        return self.check is not None and (self.check == "unmet" or dtype.kind in "iu")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import numpy as np
 from tenferro.tracer import build, complaints
 from tenferro.tracer.api.methods import ArrayMethods
 from tenferro.tracer.api.record import API
-from tenferro.tracer.cells import AnyArray, Cell, Part, Reshaped, Step, Stretched, Transposed, is_contiguous
+from tenferro.tracer.cells import READ_ONLY, AnyArray, Cell, Reshaped, Step, Transposed, is_contiguous
 from tenferro.tracer.contents import contents
 from tenferro.tracer.dim import Dim, make_dim, shape_of
 from tenferro.tracer.dims import Extent, product
@@ -61,7 +61,7 @@ class TracedArray(ArrayMethods):
         self._writeable = True
         if parent is not None and step is not None:
             self._contiguous = is_contiguous(step, parent._contiguous, parent.type.shape)
-            self._writeable = parent._writeable and not isinstance(step, Stretched | Part)
+            self._writeable = parent._writeable and not isinstance(step, READ_ONLY)
 
     @property
     def __class__(self) -> Any:
@@ -119,7 +119,7 @@ class TracedArray(ArrayMethods):
         node: TracedArray = self
         while node._parent is not None:
             step = node._step
-            assert step is not None and not isinstance(step, Stretched | Part)
+            assert step is not None and not isinstance(step, READ_ONLY)
             value = step.write(trace, node._parent.read(), value)
             node = node._parent
         if node is self:
@@ -141,7 +141,7 @@ class TracedArray(ArrayMethods):
             )
         if not self._writeable:
             raise MutationError(
-                f"write: the array is a read-only view (broadcast, real or imag); write into a copy{at(user_line())}"
+                f"write: the array is a read-only view (broadcast, real, windows); write into a copy{at(user_line())}"
             )
 
     # -- attributes --------------------------------------------------------------------------------------------------
@@ -225,7 +225,7 @@ class TracedArray(ArrayMethods):
 
     def __iter__(self) -> Iterator[Any]:
         if not self.type.shape:
-            raise ShapeError(f"iteration: an array of rank 0; rank 1 or more is needed{at(user_line())}")
+            raise DtypeError(f"iteration: an array of rank 0; rank 1 or more is needed{at(user_line())}")
         return (self[k] for k in range(len(self)))
 
     def _number(self, asked: str) -> Any:

@@ -130,7 +130,7 @@ class Body:
     def _apply(self, node: Apply, values: Mapping[int, Value], at: Position) -> Value:
         args = [values[a] for a in node.args]
         form = node.op.form
-        if isinstance(form, Pointwise) and form.check is not None and node.dtype.kind in "iu":
+        if isinstance(form, Pointwise) and form.is_checked(node.dtype):
             mask = None if node.mask is None else values[node.mask]
             self._check(form.check, args[1], mask, at, node.operation)
         return apply(self.builder, node.op, node.params, args)
@@ -143,7 +143,7 @@ class Body:
                 self._record(self.builder.lt(operand, none).text, at, operation, warning=False)
             return
         zero = self.builder.eq(operand, none).text
-        if check == "none_left":
+        if check == "unmet":
             self._record(zero, at, operation, warning=False)
             return
         self._record(zero if mask is None else self._and(zero, mask.text), at, operation, warning=True)

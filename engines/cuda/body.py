@@ -169,7 +169,7 @@ class Body:
         form = node.op.form
         if not isinstance(form, Pointwise):
             raise TypeError(f"{node.op.name}: form {type(form).__name__}; only pointwise ops are applied to elements")
-        if form.check is not None and node.dtype.kind in "iu":
+        if form.is_checked(node.dtype):
             mask = None if node.mask is None else values[node.mask]
             self._check(form.check, args[1], mask, spot, node.operation)
         return form.scalar(self.builder, *args, **node.params)
@@ -182,7 +182,7 @@ class Body:
                 self._record(self.builder.lt(operand, none).text, spot, operation, warning=False)
             return
         zero = self.builder.eq(operand, none).text
-        if check == "none_left":
+        if check == "unmet":
             self._record(zero, spot, operation, warning=False)
             return
         self._record(zero if mask is None else f"{zero} && {mask.text}", spot, operation, warning=True)

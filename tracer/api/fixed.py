@@ -37,7 +37,6 @@ _ARRAYS: dict[str, tuple[str, ...]] = {
     "cov": ("m",),
     "corrcoef": ("x",),
     "nanmedian": ("a",),
-    "nancumsum": ("a",),
     "unwrap": ("p",),
     "sinc": ("x",),
     "i0": ("x",),
@@ -48,7 +47,7 @@ _ARRAYS: dict[str, tuple[str, ...]] = {
 }
 
 _SHAPED_AS = {
-    "interp": 0, "searchsorted": 1, "digitize": 0, "nancumsum": 0, "unwrap": 0, "sinc": 0, "i0": 0, "partition": 0,
+    "interp": 0, "searchsorted": 1, "digitize": 0, "unwrap": 0, "sinc": 0, "i0": 0, "partition": 0,
     "argpartition": 0,
 }  # fmt: skip
 """The array whose shape the result has, or whose elements on one axis (``axis=None``)."""
@@ -78,7 +77,7 @@ def _made(name: str) -> Callable[..., Any]:
 def _call(name: str, arrays: list[Any], static: dict[str, Hashable]) -> Any:
     trace = running_trace(name)
     operands = [operand(trace, x, name)[0] for x in arrays]
-    static = {k: pinned(tuple(v) if type(v) is list else v) for k, v in static.items()}
+    static = {k: pinned(tuple(v) if isinstance(v, list) else v) for k, v in static.items()}
     for key, value in static.items():
         if type(value) is TracedArray or not isinstance(value, int | float | str | tuple | np.dtype | type | None):
             raise TraceError(f"{name}: {key} {value!r}; a number, a name or a tuple of them is needed{at(user_line())}")

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from tenferro.tracer import build
-from tenferro.tracer.api.deliver import deliver
+from tenferro.tracer.api.deliver import deliver, new
 from tenferro.tracer.api.layout import axes_of
+from tenferro.tracer.api.library import cumprod
 from tenferro.tracer.api.record import ApiFunction
 from tenferro.tracer.api.reductions import (
     INT64,
@@ -27,6 +28,7 @@ from tenferro.tracer.api.reductions import (
     Fold,
     chosen_by,
     counted,
+    cumsum,
     extreme,
     flag,
     folded,
@@ -204,7 +206,7 @@ def _place(name: str, op: Op, fill: float, a: Any, axis: Any, out: Any, keepdims
     found = place_of(trace, name, op, _filled(trace, value, numbers, fill), axis, keepdims)
     if numbers is not None:
         some = of_bools(trace, reductions.max_, numbers, axes_of(axis, len(value.type.shape), name), flag(keepdims))
-        found = trace.emit1(p.required, found, build.convert(trace, some, INT64), name=name)
+        found = trace.emit1(p.required, found, build.convert(trace, some, INT64), name=name, reason="NaN")
     return deliver(trace, name, found, out)
 
 
@@ -216,6 +218,22 @@ def nanargmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NOTH
 def nanargmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NOTHING) -> Any:
     """The index of the first smallest number; a row of NaNs alone is a ShapeError when the program runs."""
     return _place("nanargmin", reductions.argmin, np.inf, a, axis, out, keepdims)
+
+
+def nancumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+    """Running sums of the numbers along an axis (None: of the flattened array), as a library call."""
+    return _running("nancumsum", cumsum, 0, a, axis, dtype, out)
+
+
+def nancumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+    """Running products of the numbers along an axis (None: of the flattened array), as a library call."""
+    return _running("nancumprod", cumprod, 1, a, axis, dtype, out)
+
+
+def _running(name: str, running: Callable[..., Any], fill: int, a: Any, axis: Any, dtype: Any, out: Any) -> Any:
+    trace = running_trace(name)
+    value = as_traced(trace, a, name).read()
+    return running(new(trace, _filled(trace, value, _numbers(trace, value), fill)), axis, dtype, out)
 
 
 def _f(function: Callable[..., Any], *arrays: str) -> ApiFunction:
@@ -230,6 +248,8 @@ FUNCTIONS: tuple[ApiFunction, ...] = (
     _f(nanstd, "where", "mean"),
     _f(nanmax, "initial", "where"),
     _f(nanmin, "initial", "where"),
+    _f(nancumsum),
+    _f(nancumprod),
     _f(nanargmax),
     _f(nanargmin),
 )

@@ -266,7 +266,8 @@ def min_(
 def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NOTHING) -> Any:
     """Largest minus smallest."""
     trace = running_trace("ptp")
-    high, low = max_(a, axis, None, keepdims), min_(a, axis, None, keepdims)
+    value = as_traced(trace, a, "ptp").read()
+    high, low = (extreme("ptp", kind, trace, value, axis, None, keepdims, NOTHING, NOTHING) for kind in (MAX, MIN))
     return deliver(trace, "ptp", trace.emit1(p.subtract, high.read(), low.read()), out)
 
 

@@ -8,7 +8,10 @@ from __future__ import annotations
 import numpy as np
 
 from tenferro.tracer.api import (
+    assembling,
+    calculus,
     casting,
+    choosing,
     creation,
     elementwise,
     fixed,
@@ -20,6 +23,7 @@ from tenferro.tracer.api import (
     nan_statistics,
     padding,
     reductions,
+    statistics,
     variance,
     vocabulary,
     writes,
@@ -28,7 +32,7 @@ from tenferro.tracer.api.record import API, ApiFunction
 
 FAMILIES = (
     elementwise, vocabulary, reductions, variance, layout, joining, creation, casting, indexing, writes, padding,
-    linalg, library, fixed, nan_statistics,
+    linalg, library, fixed, nan_statistics, statistics, calculus, choosing, assembling,
 )  # fmt: skip
 
 for _family in FAMILIES:
@@ -67,4 +71,5 @@ API.update((alias, API[name]) for alias, name in ALIASES.items())
 BY_NUMPY: dict[object, ApiFunction] = {
     getattr(np, name): f for name, f in API.items() if getattr(np, name, None) is not None
 }
+BY_NUMPY[np.lib.stride_tricks.sliding_window_view] = API["sliding_window_view"]
 """By the NumPy function itself, for dispatch."""

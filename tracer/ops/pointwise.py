@@ -24,6 +24,13 @@ def _infer_where(types: Sequence[ArrayType], params: Params) -> tuple[ArrayType,
     return (ArrayType(x.dtype, common_shape("where", types).shape, x.weak and y.weak),)
 
 
+def _infer_required(types: Sequence[ArrayType], params: Params) -> tuple[ArrayType, ...]:
+    x, found = types
+    if found.dtype != np.int64 or x.shape != found.shape:
+        raise DtypeError(f"required: operands {[str(t) for t in types]}; the second as int64 of one shape is needed here")
+    return (ArrayType(x.dtype, x.shape),)
+
+
 def _infer_astype(types: Sequence[ArrayType], params: Params) -> tuple[ArrayType, ...]:
     if params["dtype"].kind not in ALL:
         raise DtypeError(f"astype: dtype {params['dtype'].name}; no rule for it")
@@ -83,11 +90,11 @@ negative = row("negative", np.negative, kinds=NUMBERS, result="same", cost=1, sc
 absolute = row("absolute", np.absolute, kinds=ALL, result="real", cost=1, scalar=lambda b, x: scalar.absolute(b, x))
 maximum = row("maximum", np.maximum, kinds=ALL, result="same", cost=3, scalar=lambda b, x, y: scalar.maximum(b, x, y))
 minimum = row("minimum", np.minimum, kinds=ALL, result="same", cost=3, scalar=lambda b, x, y: scalar.minimum(b, x, y))
-required = row(
-    "required", lambda x, y, *, name: x, kinds="iu", result="same", cost=1, check="none_left",
-    scalar=lambda b, x, y, name: x,
+required = Op(
+    "required", Pointwise(lambda b, x, found, name, reason: x, 1, "unmet"), _infer_required,
+    lambda x, found, *, name, reason: x,
 )  # fmt: skip
-"""The first operand. The second counts what it was found among: none is an error of the function ``name``."""
+"""The first operand. Where the second is 0, which is int64, the function ``name`` has no result, for the ``reason``."""
 copy = row("copy", np.array, kinds=ALL, result="same", cost=0, scalar=lambda b, x: x)
 
 equal = row("equal", np.equal, kinds=ALL, result="bool", cost=1, scalar=lambda b, x, y: scalar.equal(b, x, y))

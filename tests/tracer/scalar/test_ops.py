@@ -66,7 +66,7 @@ def _floats(dtype: np.dtype[Any], rng: np.random.Generator) -> Array:
 def accepted() -> list[tuple[str, str]]:
     found = []
     for name, op in ROWS.items():
-        for dtype in DTYPES if name not in ("astype", "bitcast") else ():
+        for dtype in DTYPES if name not in ("astype", "bitcast", "required") else ():
             types = [ArrayType(np.dtype(dtype), ())] * (arity(op) - (name == "where"))
             if name == "where":
                 types.insert(0, ArrayType(np.dtype(np.bool_), ()))

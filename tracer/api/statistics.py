@@ -1,0 +1,86 @@
+"""Averages: values and their weights in, one number for each remaining place out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tenferro.tracer import build
+from tenferro.tracer.api.deliver import new
+from tenferro.tracer.api.layout import axis_of
+from tenferro.tracer.api.promotion import aligned, result_type
+from tenferro.tracer.api.record import ApiFunction
+from tenferro.tracer.api.reductions import INT64, NOTHING, flag, mean, number
+from tenferro.tracer.dims import product
+from tenferro.tracer.errors import DtypeError, ShapeError
+from tenferro.tracer.lines import at, user_line
+from tenferro.tracer.ops import pointwise as p, reductions
+from tenferro.tracer.program import Operand
+from tenferro.tracer.trace import Trace, running_trace
+from tenferro.tracer.traced import TracedArray, as_traced
+
+DOUBLE = np.dtype(np.float64)
+
+
+def average(
+    a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: Any = NOTHING
+) -> Any:  # fmt: skip
+    """Σ w a / Σ w over the axes, the mean without weights; with ``returned`` the sum of weights too. Where weights sum
+    to 0 there is a DivisionError when the program runs."""
+    trace = running_trace("average")
+    array = as_traced(trace, a, "average")
+    rank = array.ndim
+    axes = list(range(rank)) if axis is None else [axis_of(k, rank, "average") for k in _tuple(axis)]
+    if len(set(axes)) < len(axes):
+        raise ShapeError(f"average: axes {tuple(axes)}; each may be named once{at(user_line())}")
+    if weights is None:
+        found = mean(array, tuple(axes), keepdims=keepdims)
+        count = number(trace, product(array.type.shape[k] for k in axes), found.dtype)
+        return (found, _spread_out(trace, count, found)) if returned else found
+    weight = _weights(trace, array, as_traced(trace, weights, "average"), axes, axis is None)
+    wider = [DOUBLE] if array.dtype.kind in "biu" else []
+    dtype = result_type([array.dtype, weight.type.dtype, *wider])
+    options: dict[str, Any] = {"axes": tuple(sorted(axes)), "keepdims": flag(keepdims)}
+    weight = build.convert(trace, weight, dtype)
+    scale = trace.emit1(reductions.sum_, weight, **options)
+    weighted = trace.emit1(
+        p.multiply, build.convert(trace, array.read(), dtype), aligned(trace, weight, array.type.shape)
+    )
+    total = trace.emit1(reductions.sum_, weighted, **options)
+    shape = total.type.shape
+    whole = trace.emit1(p.divide, total, aligned(trace, scale, shape))
+    is_some = trace.emit1(p.not_equal, scale, build.literal(0, dtype))
+    is_some = build.broadcast(trace, build.convert(trace, is_some, INT64), shape)
+    found = new(trace, trace.emit1(p.required, whole, is_some, name="average", reason="weights"))
+    return (found, _spread_out(trace, scale, found)) if returned else found
+
+
+def _tuple(axis: Any) -> tuple[Any, ...]:
+    return tuple(axis) if isinstance(axis, tuple | list) else (axis,)
+
+
+def _spread_out(trace: Trace, value: Operand, like: TracedArray) -> TracedArray:
+    shape = like.type.shape
+    return new(trace, build.copied(trace, build.broadcast(trace, value, shape)) if shape else value)
+
+
+def _weights(trace: Trace, array: TracedArray, weight: TracedArray, axes: list[int], all_axes: bool) -> Operand:
+    """The weights with axes of size 1 where they repeat: they have the array's shape, or that of the axes, in the order
+    in which these are named."""
+    shape, own = array.type.shape, weight.type.shape
+    if len(own) == len(shape) and all(trace.guard("==", n, m) for n, m in zip(own, shape, strict=True)):
+        return weight.read()
+    if all_axes:
+        raise DtypeError(f"average: weights of another shape than the array's; an axis is needed{at(user_line())}")
+    named = [shape[k] for k in axes]
+    if len(own) != len(named) or not all(trace.guard("==", n, m) for n, m in zip(own, named, strict=True)):
+        raise ShapeError(
+            f"average: weights of shape {tuple(map(trace.hint, own))} for axes of sizes "
+            f"{tuple(map(trace.hint, named))}; equal ones are needed{at(user_line())}"
+        )
+    moved = build.transpose(trace, weight.read(), [axes.index(k) for k in sorted(axes)])
+    return build.reshape(trace, moved, tuple(n if k in axes else 1 for k, n in enumerate(shape)))
+
+
+FUNCTIONS: tuple[ApiFunction, ...] = (ApiFunction("average", average, ("a", "weights"), False, np.average),)
