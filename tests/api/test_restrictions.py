@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import tenferro as tn
-from tenferro.tracer.api.registry import API
+import tenferro.tracer.api.registry  # noqa: F401 (fills API)
+from tenferro.tracer.api.record import API
 from tenferro.tracer.api.restrictions import PER_SIZE, REFUSED
 from tenferro.tracer.errors import TenferroError
 
