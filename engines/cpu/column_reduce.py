@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -74,31 +73,45 @@ class Accumulators:
         values = parts_of(scalar.constant(b, identity_of(self.kind, self.dtype), self.dtype))
         return [*values, b.const(-1, INT64)] if self.kind in ("argmax", "argmin") else values
 
-    def _fill(self, rows: Rows, count: int, values: Sequence[Vec]) -> None:
+    def _fill(self, rows: Rows, stop: str, values: Sequence[Vec], start: str = "0") -> None:
         def row(r: str) -> None:
             self.tile.each_column(lambda v, left: self.tile.write(rows, r, v, values))
 
-        self.tile.each_row(str(count), "0", row)
+        self.tile.each_row(stop, start, row)
 
     def begin(self) -> None:
         """Before the first chunk: reductions that are exact in any order run through all chunks."""
         if self.kind == "moments":
             zero = [self.builder.const(0.0, F64)]
-            self._fill(self.mean, 1, zero)
-            self._fill(self.spread, 1, zero)
+            self._fill(self.mean, "1", zero)
+            self._fill(self.spread, "1", zero)
         elif not self.is_tree:
-            self._fill(self.rows, 1, self._identity())
+            self._fill(self.rows, "1", self._identity())
 
-    def clear(self) -> None:
+    def clear(self, count: str) -> None:
+        """Before a sweep over so many rows: lanes that none of them reaches. The others start in ``hold``."""
         if self.is_tree or self.kind == "moments":
-            self._fill(self.rows, self.lanes, self._identity())
+            self._fill(self.rows, str(self.lanes), self._identity(), count)
 
-    def hold(self, lane: str, v: str) -> list[tuple[str, str]]:
-        """The accumulator of a lane and a vector of columns, to be carried round: types and values."""
+    def hold(self, lane: str, v: str, is_first: str) -> list[tuple[str, str]]:
+        """The accumulator of a lane and a vector of columns, to be carried round: types and values. ``is_first``:
+        whether these are the lane's first rows of the chunk."""
         if self.centred:
             (self.middle,) = self.tile.read(self.centre, "0", v)
-        held = self.tile.read(self.rows, lane if self.lanes > 1 else "0", v)
-        return [(elements.value_type(self.tile.kernel.lanes, x.dtype), x.text) for x in held]
+        types = [elements.value_type(self.tile.kernel.lanes, d) for d in self.rows.dtypes]
+        if not self.is_tree and self.kind != "moments":
+            return [(t, x.text) for t, x in zip(types, self.tile.read(self.rows, "0", v), strict=True)]
+        code, before = self.code, self.code.block
+        again, go = code.new_label("again"), code.new_label("go")
+        code.branch(is_first, go, again)
+        code.start(again)
+        held = self.tile.read(self.rows, lane, v)
+        code.jump(go)
+        code.start(go)
+        return [
+            (t, code.emit(f"phi {t} [ {x.text}, %{before} ], [ {y.text}, %{again} ]"))
+            for t, x, y in zip(types, self._identity(), held, strict=True)
+        ]
 
     def step(self, texts: Sequence[str], values: Mapping[int, Value], r: str) -> list[str]:
         """The carried values after row r."""
@@ -122,34 +135,31 @@ class Accumulators:
         row = lane if self.lanes > 1 else "0"
         self.tile.write(self.rows, row, v, [Vec(t, d) for t, d in zip(texts, self.rows.dtypes, strict=True)])
 
-    def _halve(self) -> None:
-        half = self.lanes // 2
-        while half:
+    def _halve(self, rows: Rows, lanes: int, target: Rows, row: str) -> None:
+        """Lanes to one, for a vector of columns at a time: they are read once and meet in registers."""
+        tile = self.tile
 
-            def row(j: str, half: int = half) -> None:
-                def column(v: str, left: str) -> None:
-                    low = self.tile.read(self.rows, j, v)
-                    high = self.tile.read(self.rows, self.code.add(j, half), v)
-                    self.tile.write(self.rows, j, v, self._combine(low, high))
+        def column(v: str, left: str) -> None:
+            def lane(j: int, count: int) -> list[Vec]:
+                """What lane j holds when so many are left."""
+                if count == lanes:
+                    return tile.read(rows, str(j), v)
+                return self._combine(lane(j, 2 * count), lane(j + count, 2 * count))
 
-                self.tile.each_column(column)
+            tile.write(target, row, v, lane(0, 1))
 
-            self.tile.each_row(str(half), "0", row)
-            half //= 2
+        tile.each_column(column)
 
     def close_chunk(self, p: int, c: str, first: str, stop: str) -> None:
         if self.is_tree:
-            self._halve()
-            self.tile.each_column(
-                lambda v, left: self.tile.write(self.results, c, v, self.tile.read(self.rows, "0", v))
-            )
+            self._halve(self.rows, self.lanes, self.results, c)
         elif self.kind == "moments":
             self._close_moments(p, first, stop)
 
     def _close_moments(self, p: int, first: str, stop: str) -> None:
         """Mean of the chunk, then squared deviations from it, then Chan, Golub and LeVeque (1979), eq. 2.1."""
         tile, b, code = self.tile, self.builder, self.code
-        self._halve()
+        self._halve(self.rows, self.lanes, self.rows, "0")
         here = code.sub(stop, first)
         count = b.convert(Vec(elements.splat_text(code, here, tile.kernel.lanes, "i64"), INT64), self.dtype)
 
@@ -158,12 +168,12 @@ class Accumulators:
             tile.write(self.centre, "0", v, [b.div(total, count)])
 
         tile.each_column(centre)
-        self.clear()
+        self.clear(here)
 
         self.centred = True
         tile.sweep(p, tile.kernel.phases.passes[p].nodes, first, stop, [self], save=False)
         self.centred = False
-        self._halve()
+        self._halve(self.rows, self.lanes, self.rows, "0")
         tile.each_column(lambda v, left: self._merge_moments(v, first, here, stop))
 
     def _merge_moments(self, v: str, before: str, here: str, after: str) -> None:
@@ -186,23 +196,17 @@ class Accumulators:
         tile.write(self.spread, "0", v, [b.select(is_first, own, b.add(b.add(spread, own), between))])
 
     def end(self, chunks: str) -> None:
-        """The result into the reduction's cell. Chunks of a tree go down the same accumulator rows, as one more
-        level."""
+        """The result into the reduction's cell. Chunks of a tree are one more level, of one chunk to a lane: what the
+        lanes start from, and hold where there is none, changes nothing. Nor does the level where there is one chunk."""
         tile, b, cell = self.tile, self.builder, self.tile.cells[self.r]
+        rows = self.results if self.is_tree else self.rows
         if self.is_tree:
-            # One chunk is its own result: no sum is −0.0, so that 0.0 + x = x and the level changes nothing; nor does
-            # 1 times a product.
-            self.clear()
 
-            def one(c: str, v: str, left: str) -> None:
-                before = [Vec(text, d) for (_, text), d in zip(self.hold(c, v), self.rows.dtypes, strict=True)]
-                self.release(c, v, self._combined(before, tile.read(self.results, c, v)))
+            def level() -> None:
+                self._fill(self.results, str(MAX_CHUNKS), self._identity(), chunks)
+                self._halve(self.results, MAX_CHUNKS, self.results, "0")
 
-            def chunk(c: str) -> None:
-                tile.each_column(partial(one, c))
-
-            tile.each_row(chunks, "0", chunk)
-            self._halve()
+            self.code.when(self.code.compare("sgt", chunks, 1), level)
         node = tile.region.nodes[self.r]
 
         def column(v: str, left: str) -> None:
@@ -210,7 +214,7 @@ class Accumulators:
                 (spread,) = tile.read(self.spread, "0", v)
                 tile.write(cell, "0", v, [b.convert(spread, node.dtype)])
                 return
-            values = tile.read(self.rows, "0", v)
+            values = tile.read(rows, "0", v)
             tile.write(cell, "0", v, values[1:] if self.kind in ("argmax", "argmin") else values)
 
         tile.each_column(column)

@@ -46,24 +46,28 @@ MIN_SHORT_ROWS = 1024
 way, and a program that meets short and long rows in turn needs one kernel instead of two."""
 
 
-def column_layout(region: Region, layout: Layout) -> Layout | None:
-    """The layout with accesses classified along the last outer loop, where that is the better direction."""
+def across(region: Region, layout: Layout) -> Layout | None:
+    """The layout with accesses classified along the last outer loop, where a column kernel can serve it."""
     if not region.row_axes or not layout.outer or layout.outer[-1].size < MIN_COLUMNS or layout.row_length < 2:
         return None
     if not all(isinstance(n, Load | Uniform | Apply | Reduce) for n in region.nodes):
         return None
     if any(isinstance(n, Load) and n.windows for n in region.nodes):
         return None
-    accesses = [replace(a, kind=_kind_across(a)) for a in layout.accesses]
-    packs = any(a.kind == "packed" for a in accesses)
+    return replace(layout, accesses=tuple(replace(a, kind=_kind_across(a)) for a in layout.accesses))
+
+
+def goes_across(region: Region, layout: Layout, columns: Layout) -> bool:
+    """Whether ``columns``, which is the layout across, is the better direction for rows of any length."""
+    packs = any(a.kind == "packed" for a in columns.accesses)
     if len(layout.row) == 1 and layout.row_length <= SHORT_ROW and (not packs or layout.outer_count >= MIN_SHORT_ROWS):
-        return replace(layout, accesses=tuple(accesses))
+        return True
     if packs or all(a.kind == "unit" for a in layout.accesses if any(a.row)):
-        return None
+        return False
     longest = MAX_CHUNKS * min(
         (chunk_length(region, k) for k, n in enumerate(region.nodes) if isinstance(n, Reduce)), default=1
     )
-    return replace(layout, accesses=tuple(accesses)) if layout.row_length <= longest else None
+    return layout.row_length <= longest
 
 
 def _kind_across(access: Bound) -> StrideClass:
@@ -103,6 +107,18 @@ class ColumnKernel(KernelWriter):
     def text(self) -> str:
         entry = ShortTile(self) if self.variant.short else TileFunction(self)
         return self.module.text([entry.text()])
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Rows start, start + lanes, … below ``end``, on which nodes are computed for one lane of the tree. ``is_first``:
+    they are the chunk's first."""
+
+    nodes: Sequence[int]
+    start: str
+    end: str
+    lane: str
+    is_first: str
 
 
 class TileFunction(TileEntry):
@@ -199,6 +215,8 @@ class TileFunction(TileEntry):
         if self.kernel.variant.kinds[access] == "uniform":
             return elements.splat(code, elements.load(code, place, 1, dtype), lanes)
         place = code.at(place, code.mul(v, itemsize))
+        if self.kernel.variant.row_rank == 1 and access not in self.scratch:
+            self._ask_ahead(code.at(place, self.row_strides[access][0]), lanes * itemsize)
         tail, go = code.new_label("tail"), code.new_label("go")
         before = code.block
         code.branch(code.compare("sge", left, lanes), go, tail)
@@ -208,6 +226,13 @@ class TileFunction(TileEntry):
         code.start(go)
         chosen = code.emit(f"phi ptr [ {place}, %{before} ], [ {self.pads[access]}, %{tail} ]")
         return elements.load(code, chosen, lanes, dtype)
+
+    def _ask_ahead(self, place: str, size: int) -> None:
+        """Ask for the next row, which is wanted when this one's tile has been walked along: of as many rows at a time
+        the processor's own prefetchers lose track (x.sum(axis=0) of 64 x 200000 float32: 3.6 ms; so 2.8)."""
+        self.kernel.module.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        for line in range(0, size, 64):
+            self.code.do(f"call void @llvm.prefetch.p0(ptr {self.code.at(place, line)}, i32 0, i32 2, i32 1)")
 
     def _put(self, access: int, r: str, v: str, left: str, value: Value, dtype: np.dtype[Any]) -> None:
         code, lanes = self.code, self.kernel.lanes
@@ -318,7 +343,7 @@ class TileFunction(TileEntry):
             first = code.mul(c, size)
             stop = code.minimum(code.add(first, size), self.length)
             for a in accumulators.values():
-                a.clear()
+                a.clear(code.sub(stop, first))
 
             self.sweep(p, one.nodes, first, stop, list(accumulators.values()))
             for a in accumulators.values():
@@ -349,9 +374,8 @@ class TileFunction(TileEntry):
             end = code.minimum(code.add(b, lanes * RUN), stop)
 
             def lane(j: str, _: list[str]) -> list[str]:
-                self.each_column(
-                    lambda v, left: self._run(p, nodes, code.add(b, j), end, j, v, left, accumulators, save)
-                )
+                stretch = Stretch(nodes, code.add(b, j), end, j, code.compare("eq", b, first))
+                self.each_column(lambda v, left: self._run(p, stretch, v, left, accumulators, save))
                 return []
 
             code.loop(0, code.minimum(lanes, code.sub(end, b)), 1, [], lane)
@@ -359,18 +383,15 @@ class TileFunction(TileEntry):
 
         code.loop(first, stop, lanes * RUN, [], block)
 
-    def _run(
-        self, p: int, nodes: Sequence[int], start: str, end: str, j: str, v: str, left: str,
-        accumulators: Sequence[Accumulators], save: bool,
-    ) -> None:  # fmt: skip
-        """Rows start, start + lanes, … below ``end`` of one vector of columns."""
+    def _run(self, p: int, rows: Stretch, v: str, left: str, accumulators: Sequence[Accumulators], save: bool) -> None:
+        """A stretch of rows of one vector of columns."""
         code, one = self.code, self.kernel.phases.passes[p]
         lanes = max(a.lanes for a in accumulators)
-        held = [a.hold(j, v) for a in accumulators]
+        held = [a.hold(rows.lane, v, rows.is_first) for a in accumulators]
         counts = [len(h) for h in held]
 
         def row(r: str, texts: list[str]) -> list[str]:
-            values = self._values(nodes, one.loads, r, v, left)
+            values = self._values(rows.nodes, one.loads, r, v, left)
             for k, s in one.saves.items() if save else ():
                 access = self.kernel.keys.index(("store", s))
                 self._put(access, r, v, left, values[k], self.region.nodes[k].dtype)
@@ -380,7 +401,7 @@ class TileFunction(TileEntry):
                 result += a.step(mine, values, r)
             return result
 
-        after = code.loop(start, end, lanes, [c for h in held for c in h], row)
+        after = code.loop(rows.start, rows.end, lanes, [c for h in held for c in h], row)
         for a, count in zip(accumulators, counts, strict=True):
             mine, after = after[:count], after[count:]
-            a.release(j, v, mine)
+            a.release(rows.lane, v, mine)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tenferro.engines.cpu import layout as lay
-from tenferro.engines.cpu.columns import MIN_SHORT_ROWS, ColumnKernel, column_layout, tile_columns
+from tenferro.engines.cpu.columns import MIN_SHORT_ROWS, ColumnKernel, across, goes_across, tile_columns
 from tenferro.engines.cpu.kernel import Kernel
 from tenferro.engines.cpu.layout import Layout, Variant
 from tenferro.engines.cpu.params import BLOCK, BLOCKS, CELLS_POINTER, PART_POINTER, TILE
@@ -62,9 +62,12 @@ def add_region(binder: Binder, region: Region, prototype: Region) -> float:
         return 0.0
     if layout.row_length == 0:
         _refuse_empty(binder, region)
-    columns = column_layout(region, layout)
+    columns = across(region, layout)
     if columns is not None:
-        return _add_short(binder, region, prototype, columns) or _add_columns(binder, region, prototype, columns)
+        if seconds := _add_short(binder, region, prototype, columns):
+            return seconds
+        if goes_across(region, layout, columns):
+            return _add_columns(binder, region, prototype, columns)
     tiled = tile_layout(region, layout)
     layout = tiled or layout
     seconds = _row_seconds(region, layout)
@@ -204,7 +207,7 @@ def _add_short(binder: Binder, region: Region, prototype: Region, layout: Layout
     """Columns by a kernel for just this length of row; 0 where there is none."""
     if layout.outer_count < MIN_SHORT_ROWS:
         return 0.0
-    found = short_layout(region, layout)
+    found = short_layout(region, layout, binder.kernels.target.vector_bits)
     if found is None:
         return 0.0
     variant = replace(variant_of(region, found, "column"), short=found.row_length)

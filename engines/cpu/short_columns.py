@@ -34,11 +34,12 @@ from tenferro.tracer.scalar.builder import Complex
 if TYPE_CHECKING:
     from tenferro.engines.cpu.columns import ColumnKernel
 
-LONGEST = 32
-"""Elements of the longest row that gets a kernel of its own."""
+LONGEST, LONGEST_RECORD = 64, 40
+"""Elements of the longest row that gets a kernel of its own, and of the longest whose elements are neighbours in
+memory: such a row fills vectors by itself."""
 MOST_OPERATIONS = 1300
-"""Native operations of such a kernel, all rows together: code that is run once per vector must stay in cache, and
-compilation short."""
+"""Native operations of such a kernel, all rows together, on vectors of a few registers: compilation must stay short,
+and the code in cache."""
 FIELD_OPERATIONS = 6
 """Instructions that take a field of 8 bytes out of records or put it there."""
 TILE = 4096
@@ -50,16 +51,18 @@ FEW_STREAMS = 8
 """Rows up to which the processor's own prefetchers keep up (with a little help)."""
 
 
-def short_layout(region: Region, layout: Layout) -> Layout | None:
-    """The layout for a kernel of this row length, where that is worth having. ``layout`` is one that the column
-    schedule takes."""
+def short_layout(region: Region, layout: Layout, vector_bits: int) -> Layout | None:
+    """The layout for a kernel of this row length on a machine of this width, where that is worth having. ``layout`` has
+    accesses classified along the last outer loop."""
     n = layout.row_length
     if len(layout.row) != 1 or n > LONGEST:
         return None
     accesses = tuple(replace(a, kind=_kind(a, n)) for a in layout.accesses)
+    if n > LONGEST_RECORD and any(a.kind in ("packed", "interleaved", "gapped") for a in accesses):
+        return None
     fields = sum(max(1, a.itemsize // 8) for a in accesses if a.kind in ("interleaved", "gapped"))
     operations = sum(cost(x) * (2 if x.dtype.kind == "c" else 1) for x in region.nodes)
-    if n * (operations + FIELD_OPERATIONS * fields) > MOST_OPERATIONS:
+    if n * (operations + FIELD_OPERATIONS * fields) > MOST_OPERATIONS * min(1.0, vector_bits / 256):
         return None
     return replace(layout, accesses=accesses)
 

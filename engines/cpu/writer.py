@@ -40,7 +40,7 @@ def vector_lanes(region: Region) -> int:
 def is_small(region: Region, times: int = 1) -> bool:
     """Whether elementary functions may be written in place, so many times, without making compilation long."""
     total = sum(n.op.form.cost for n in region.nodes if isinstance(n, Apply) and isinstance(n.op.form, Pointwise))
-    return total * times <= INLINE_LIMIT * min(times, 4)
+    return total * times <= INLINE_LIMIT
 
 
 def needs_mask(region: Region) -> bool:
