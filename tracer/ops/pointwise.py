@@ -27,7 +27,8 @@ def _infer_where(types: Sequence[ArrayType], params: Params) -> tuple[ArrayType,
 def _infer_required(types: Sequence[ArrayType], params: Params) -> tuple[ArrayType, ...]:
     x, found = types
     if found.dtype != np.int64 or x.shape != found.shape:
-        raise DtypeError(f"required: operands {[str(t) for t in types]}; the second as int64 of one shape is needed here")
+        texts = [str(t) for t in types]
+        raise DtypeError(f"required: operands {texts}; the second as int64 of one shape is needed here")
     return (ArrayType(x.dtype, x.shape),)
 
 
