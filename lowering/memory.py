@@ -1,6 +1,7 @@
 """Peak memory: a Plan goes in, what its run holds at most comes out, as a formula over its sizes and as a number.
 
-Counted are results and temporaries; inputs are borrowed. A size that depends on data counts with its upper bound.
+Counted are results and temporaries; inputs are borrowed. A size that depends on data counts with its upper bound, where
+there is one.
 """
 
 from __future__ import annotations
@@ -91,18 +92,22 @@ def _allocates(step: Step, references: References) -> tuple[int, ...]:
 
 
 def _bounds(plan: Plan) -> dict[Leaf, Extent]:
-    """Upper bounds of run-time extents: a mask selects no more than all of its elements."""
+    """Upper bounds of run-time extents: a mask selects no more than all of its elements. Counts have none, and count as
+    many as were asked for."""
     found: dict[Leaf, Extent] = {}
     types = plan.program.slot_types()
     for instruction in plan.program.instructions:
-        if instruction.op is not library.mask_select:
+        if instruction.op is library.bincount:
+            known: Extent = instruction.params["minlength"]
+        elif instruction.op is library.mask_select and not isinstance(instruction.inputs[1], Literal):
+            mask = instruction.inputs[1]
+            known = product(types[mask.index].shape if hasattr(mask, "index") else ())
+        else:
             continue
-        mask, extent = instruction.inputs[1], instruction.types[0].shape[0]
-        if isinstance(extent, DimExpr) and not isinstance(mask, Literal):
+        extent = instruction.types[0].shape[0]
+        if isinstance(extent, DimExpr):
             ((monomial, _),) = extent.terms
-            shape = types[mask.index].shape if hasattr(mask, "index") else ()
             if monomial[0].leaf is not None:
-                known = product(shape)
                 found[monomial[0].leaf] = substitute(
                     known, lambda leaf_: found.get(leaf_, leaf(leaf_.kind, leaf_.index, leaf_.axis))
                 )

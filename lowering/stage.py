@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from tenferro.lowering.exec_program import ExecInput, ExecProgram, ExtentKind, Instruction, Slot, Source
 from tenferro.lowering.sizes_read import SizesRead
-from tenferro.tracer.dims import leaves
+from tenferro.tracer.dims import Extent, Leaf, leaves
 from tenferro.tracer.lines import SourceLine
 from tenferro.tracer.op import Collective, Op, View
-from tenferro.tracer.ops import layout, pointwise
+from tenferro.tracer.ops import layout, library, pointwise
 from tenferro.tracer.program import ArrayType, Operand, Operation, Params, SemanticProgram, Value
 
 
@@ -166,12 +166,13 @@ def _with_last_uses(drafts: Sequence[_Draft], outputs: Sequence[Source]) -> tupl
     used = {o.index for o in outputs if isinstance(o, Slot)}
     found: list[Instruction] = []
     promises: dict[int, tuple[ExtentKind, ...]] = {}
+    unbounded = {x for d in drafts if d.op is library.bincount for x in leaves(d.types[0].shape[0])}
     for d in reversed(drafts):
         last = tuple(isinstance(s, Slot) and s.index not in used for s in d.inputs)
         used.update(s.index for s in d.inputs if isinstance(s, Slot))
         for t in d.types:
             if id(t) not in promises:
-                promises[id(t)] = _extents(t)
+                promises[id(t)] = tuple([_extent(n, unbounded) for n in t.shape])
         extents = tuple([promises[id(t)] for t in d.types])
         found.append(
             Instruction(d.op, d.inputs, d.params, d.outputs, d.types, extents, last, d.operation, d.line, d.place)
@@ -179,11 +180,10 @@ def _with_last_uses(drafts: Sequence[_Draft], outputs: Sequence[Source]) -> tupl
     return tuple(found[::-1])
 
 
-def _extents(kind: ArrayType) -> tuple[ExtentKind, ...]:
-    """A size that hangs on a run-time extent is bounded before the run and exact only after it."""
-    return tuple(
-        ExtentKind.UPPER_BOUND
-        if not isinstance(n, int) and any(leaf.kind == "runtime" for leaf in leaves(n))
-        else ExtentKind.EXACT
-        for n in kind.shape
-    )
+def _extent(n: Extent, unbounded: set[Leaf]) -> ExtentKind:
+    """A size that hangs on a run-time extent is exact only after the run; before it is bounded by the elements that a
+    mask selects from, that of counts by nothing."""
+    runtime = {x for x in leaves(n) if x.kind == "runtime"}
+    if not runtime:
+        return ExtentKind.EXACT
+    return ExtentKind.UNKNOWN if runtime & unbounded else ExtentKind.UPPER_BOUND

@@ -436,6 +436,25 @@ def _mask_select() -> Row:
     return Row(tuple(samples()), sized, bad, "bits")
 
 
+def _bincount() -> Row:
+    params = {"minlength": 2, "extent": leaf("runtime", 0, 0)}
+
+    def samples() -> Iterator[Sample]:
+        for dtype in ("int8", "int64", "uint8", "uint32", "bool"):
+            for n in (0, 1, 9):
+                x = filled((n,), "uint8", n).astype(dtype)
+                yield Sample((x,), {**params, "minlength": 0})
+                yield Sample((x, filled((n,), "float32", 1)), params)
+                yield Sample((x, filled((n,), "int16", 2)), {**params, "minlength": 40})
+
+    sized = Sized((("uint8", "float64"),), lambda n, m: ((n,), (n,)), lambda n, m: params)
+    bad = BadCall(
+        (_type("float32", 4),), params, DtypeError,
+        "bincount: dtype float32; integers that fit into int64 are needed",
+    )  # fmt: skip
+    return Row(tuple(samples()), sized, bad, "bits")
+
+
 def _cumsum() -> Row:
     def samples() -> Iterator[Sample]:
         for dtype in of_kinds("iufc"):
@@ -609,6 +628,7 @@ SAMPLES: dict[str, Row] = {
     "slice_update": _slice_update(),
     "matmul": _matmul(),
     "mask_select": _mask_select(),
+    "bincount": _bincount(),
     "cumsum": _cumsum(),
     "scatter": _scatter(),
     "mask_update": _mask_update(),

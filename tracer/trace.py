@@ -100,6 +100,7 @@ class Trace:
         self.captured: dict[int, tuple[Value, Any]] = {}
         self.constants: list[tuple[Value, np.ndarray[Any, Any]]] = []
         self._runtime_extents: dict[Hashable, DimExpr] = {}
+        self._promises: list[tuple[Extent, Extent]] = []
         self.variables: dict[int, object] = {}  # id of a captured array -> its TracedArray
         self.names: dict[int, str] = {}  # id of an array -> the name under which the function reads it
         self.evaluation: object = None  # tenferro.tracer.contents.Evaluation, once a concrete value was asked for
@@ -225,11 +226,11 @@ class Trace:
                 line.line,
             )
 
-    def runtime_extent(self, mask: Operand) -> DimExpr:
+    def runtime_extent(self, mask: Operand, *how: Hashable) -> DimExpr:
         """The number of elements under a mask: axis 0 of the operation that is recorded next, or of the one that
-        selected by the same mask before."""
+        selected by the same mask before. ``how`` else an operand tells a size of its own."""
         masks = (mask,) if self.spread is None else self.spread.operands(mask)
-        key = tuple([self._numbers.key(self.operations, m) for m in masks])
+        key = (*[self._numbers.key(self.operations, m) for m in masks], *how)
         known = self._runtime_extents.get(key)
         if known is None:
             known = self._runtime_extents[key] = leaf("runtime", len(self.operations), 0)
@@ -248,7 +249,8 @@ class Trace:
     def _symbol_name(self, found: re.Match[str]) -> str:
         kind, index, axis = found.groups()
         if kind == "r":
-            return "(number of elements selected)"
+            measured = [o.op.name for o in self.operations[int(index) :][:1]]
+            return "(number of counts)" if measured == ["bincount"] else "(number of elements selected)"
         declared = self.inputs + self.late
         name = declared[int(index)].name
         return name if kind == "n" else f"{name}.shape[{axis}]"
@@ -308,6 +310,8 @@ class Trace:
         proved = self._prove(relation, difference)
         if proved is not None:
             return proved
+        if relation == "<=" and any((lhs, rhs) == tuple(map(self.canonical, pair)) for pair in self._promises):
+            return True
         value = self.hint(difference)
         if value is None:
             what = f"comparison {self.describe(lhs)} {relation} {self.describe(rhs)}"
@@ -332,6 +336,11 @@ class Trace:
         left, right = _presentable(relation, difference)
         self.guards.append(ShapeGuard(relation, left, right, holds, user_line()))
         self._learn(relation, difference, holds)
+
+    def promised(self, low: Extent, high: Extent) -> None:
+        """``low <= high``, which an operation sees to: no guard is needed."""
+        self._learn("<=", sub(high, low), True)
+        self._promises.append((low, high))
 
     def _learn(self, relation: Relation, difference: Extent, holds: bool) -> None:
         match relation:

@@ -166,3 +166,52 @@ def test_few_kernels_for_any_size(function: Function, most: int) -> None:
             np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
     assert jitted.cache_info().compiles == 1
     assert len(jitted.lower(np.ones((3, 4))).regions) <= most
+
+
+COUNTS: dict[str, Function] = {
+    "plain": lambda i, w: np.bincount(i),
+    "weights": lambda i, w: np.bincount(i, weights=w),
+    "minlength": lambda i, w: np.bincount(i, minlength=20),
+    "used": lambda i, w: np.bincount(i, w) / np.bincount(i).clip(1),
+    "of none": lambda i, w: np.bincount(i[:0]),
+    "of none, weights": lambda i, w: np.bincount(i[:0], w[:0], 3),
+    "of a list": lambda i, w: np.bincount([1, 2, 2], w[:3]),
+    "below 0": lambda i, w: np.bincount(i - 1),
+    "of floats": lambda i, w: np.bincount(w),
+    "of a matrix": lambda i, w: np.bincount(i[None]),
+    "complex weights": lambda i, w: np.bincount(i, w * 1j),
+    "too few weights": lambda i, w: np.bincount(i, w[1:]),
+    "a negative minlength": lambda i, w: np.bincount(i, minlength=-1),
+    "largest": lambda i, w: np.bincount(i).argmax(),
+}
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_counts(name: str) -> None:
+    for dtype in ("int64", "uint8", "int16"):
+        agrees(COUNTS[name], np.array([3, 0, 7, 3, 3, 1], dtype), ROW)
+
+
+def test_counts_of_any_number() -> None:
+    """One program, however many numbers there are; two counts of one array have one size."""
+    jitted = tn.jit(lambda i, w: (np.bincount(i, w) * np.bincount(i)).sum())
+    for n in (1, 5, 300):
+        i, w = RNG.integers(0, n, n), RNG.random(n)
+        np.testing.assert_allclose(jitted(i, w), (np.bincount(i, w) * np.bincount(i)).sum())
+    assert jitted.cache_info().compiles == 1
+    lowered = tn.jit(lambda i: np.bincount(i, minlength=100) * 2).lower(i)
+    assert "bincount" in lowered.as_text("program")
+    assert lowered.memory().bytes == 1600  # the largest number is not known before
+
+
+def test_as_many_counts_as_were_asked_for() -> None:
+    """``minlength`` is a size that the counts have at least: a slice up to it has just this size."""
+    jitted = tn.jit(lambda i: np.bincount(i, minlength=4)[:4] * np.arange(4))
+    for n in (2, 4, 9):
+        i = np.arange(n)
+        np.testing.assert_array_equal(jitted(i), np.bincount(i, minlength=4)[:4] * np.arange(4))
+    sized = tn.jit(lambda i, w: np.bincount(i, minlength=w.shape[0])[: w.shape[0]] * w)
+    for n in (2, 5):
+        np.testing.assert_array_equal(sized(np.arange(3), np.ones(n)), np.bincount(np.arange(3), minlength=n)[:n])
+    with pytest.raises(tn.TraceError, match=r"^comparison 4 <= \(number of counts\): a size known only"):
+        tn.jit(lambda i: np.bincount(i)[:4])(np.arange(3))

@@ -135,6 +135,13 @@ def test_a_run_time_extent_is_an_upper_bound() -> None:
     assert kinds["less"] == (ExtentKind.EXACT, ExtentKind.EXACT)
 
 
+def test_counts_have_no_bound() -> None:
+    b = Builder()
+    x = b.input("x", 1, np.dtype(np.int64))
+    program = stage(b.finish(b.exp(b.astype(b.bincount(x, minlength=3, extent=leaf("runtime", 0, 0)), dtype=F64))))
+    assert {i.extents[0] for i in program.instructions} == {(ExtentKind.UNKNOWN,)}
+
+
 class TestValidation:
     def program(self) -> ExecProgram:
         return stage(softmax())

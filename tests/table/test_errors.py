@@ -79,6 +79,7 @@ BAD_CALLS: dict[str, Bad] = {
     "take": (lambda x: np.take(x, 0.5), (A3,), TypeError, r"^take: .*float64"),
     "matmul": (lambda x, y: x @ y, (M23, A4), ValueError, r"^matmul: .*\(2, 3\).*\(4,\)"),
     "mask_select": (lambda x, y: x[y > 0], (A3, A4), IndexError, r"^getitem: mask of size 4 for axis 0 of size 3"),
+    "bincount": (lambda x: np.bincount(x - 1), (I3,), ValueError, r"^bincount: .*negative"),
     "cumsum": (lambda x: np.cumsum(x, axis=1), (A3,), IndexError, r"^cumsum: axis 1"),
     "all_reduce": (lambda x: _on_one(lambda v: tn.psum(v > 0, "i"))(x), (A3,), TypeError, r"^psum: .*bool"),
     "all_gather": (

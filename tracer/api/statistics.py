@@ -1,4 +1,4 @@
-"""Averages: values and their weights in, one number for each remaining place out."""
+"""Averages and counts: values and their weights in, one number for each remaining place, or each value, out."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from typing import Any
 import numpy as np
 
 from tenferro.tracer import build
+from tenferro.tracer.api.creation import extents_of
 from tenferro.tracer.api.deliver import new
 from tenferro.tracer.api.layout import axis_of
 from tenferro.tracer.api.promotion import aligned, result_type
 from tenferro.tracer.api.record import ApiFunction
 from tenferro.tracer.api.reductions import INT64, NOTHING, flag, mean, number
-from tenferro.tracer.dims import product
+from tenferro.tracer.dims import is_runtime, product
 from tenferro.tracer.errors import DtypeError, ShapeError
 from tenferro.tracer.lines import at, user_line
-from tenferro.tracer.ops import pointwise as p, reductions
+from tenferro.tracer.ops import library, pointwise as p, reductions
 from tenferro.tracer.program import Operand
 from tenferro.tracer.trace import Trace, running_trace
 from tenferro.tracer.traced import TracedArray, as_traced
@@ -56,6 +57,35 @@ def average(
     return (found, _spread_out(trace, scale, found)) if returned else found
 
 
+def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Any:
+    """How often each number from 0 to the largest occurs, or the sum of its weights; at least ``minlength`` numbers.
+    How many there are is known when the program has run."""
+    trace = running_trace("bincount")
+    operands = [_vector(trace, x)]
+    if weights is not None:
+        operands.append(_vector(trace, weights))
+        if not trace.guard("==", *(v.type.shape[0] for v in operands)):
+            raise ShapeError(
+                f"bincount: {trace.hint(operands[0].type.shape[0])} numbers and "
+                f"{trace.hint(operands[1].type.shape[0])} weights; equal sizes are needed{at(user_line())}"
+            )
+        size = operands[0].type.shape[0]
+        if not is_runtime(size) and trace.guard("==", size, 0):
+            operands.pop()  # NumPy counts nothing in integers, whatever the weights
+    (least,) = extents_of(minlength, "bincount")
+    extent = trace.runtime_extent(operands[0], "bincount", least)
+    trace.promised(least, extent)
+    return new(trace, trace.emit1(library.bincount, *operands, minlength=least, extent=extent))
+
+
+def _vector(trace: Trace, x: Any) -> Operand:
+    array = as_traced(trace, np.zeros(0, np.int64) if isinstance(x, list | tuple) and not x else x, "bincount")
+    if array.ndim != 1:
+        raise ShapeError(f"bincount: rank {array.ndim}; rank 1 is needed{at(user_line())}")
+    found: Operand = array.read()
+    return found
+
+
 def _tuple(axis: Any) -> tuple[Any, ...]:
     return tuple(axis) if isinstance(axis, tuple | list) else (axis,)
 
@@ -83,4 +113,7 @@ def _weights(trace: Trace, array: TracedArray, weight: TracedArray, axes: list[i
     return build.reshape(trace, moved, tuple(n if k in axes else 1 for k, n in enumerate(shape)))
 
 
-FUNCTIONS: tuple[ApiFunction, ...] = (ApiFunction("average", average, ("a", "weights"), False, np.average),)
+FUNCTIONS: tuple[ApiFunction, ...] = (
+    ApiFunction("average", average, ("a", "weights"), False, np.average),
+    ApiFunction("bincount", bincount, ("x", "weights"), False, np.bincount),
+)

@@ -1,7 +1,7 @@
 """Rows that run as calls: matrix products, and NumPy functions at a seam.
 
-``mask_select`` has a run-time extent: axis 0 of its result is ``Leaf("runtime", operation index, 0)``, which the trace
-passes as ``params["extent"]``.
+``mask_select`` and ``bincount`` have a run-time extent: axis 0 of the result is ``Leaf("runtime", operation index,
+0)``, which the trace passes as ``params["extent"]``.
 """
 
 from __future__ import annotations
@@ -31,6 +31,22 @@ def _infer_mask_select(types: Sequence[ArrayType], params: Params) -> tuple[Arra
     if mask.dtype != np.bool_ or mask.rank > x.rank or mask.rank == 0:
         raise ShapeError(f"mask_select: mask {mask} for {x}; a bool array over the leading axes is needed here")
     return (ArrayType(x.dtype, (params["extent"], *x.shape[mask.rank :])),)
+
+
+def _infer_bincount(types: Sequence[ArrayType], params: Params) -> tuple[ArrayType, ...]:
+    x, *weights = types
+    if any(t.rank != 1 for t in types):
+        raise ShapeError(f"bincount: operands {[str(t) for t in types]}; vectors are needed here")
+    if not np.can_cast(x.dtype, np.int64, "safe"):
+        raise DtypeError(f"bincount: dtype {x.dtype.name}; integers that fit into int64 are needed")
+    if any(not np.can_cast(w.dtype, np.float64, "safe") for w in weights):
+        raise DtypeError(f"bincount: weights of dtype {weights[0].dtype.name}; real numbers are needed")
+    return (ArrayType(np.dtype(np.float64 if weights else np.int64), (params["extent"],)),)
+
+
+def _reference_bincount(x: Any, *weights: Any, minlength: int, extent: Any) -> Any:
+    # NumPy counts nothing in integers, whatever the weights.
+    return np.bincount(x, *weights, minlength=minlength).astype(np.float64 if weights else np.int64, copy=False)
 
 
 def _infer_cumsum(types: Sequence[ArrayType], params: Params) -> tuple[ArrayType, ...]:
@@ -99,6 +115,8 @@ matmul = Op("matmul", Contraction(), _infer_matmul, lambda a, b: np.matmul(a, b)
 mask_select = Op(
     "mask_select", Library(((0, 0),)), _infer_mask_select, lambda x, mask, *, extent: np.asarray(x)[mask]
 )  # fmt: skip
+bincount = Op("bincount", Library(((0, 0),)), _infer_bincount, _reference_bincount)
+"""How often each number from 0 on occurs, or the sum of its weights: as many as the largest number says."""
 cumsum = Op("cumsum", Library(()), _infer_cumsum, lambda x, *, axis: np.cumsum(x, axis=axis, dtype=x.dtype))
 scatter = Op("scatter", Library(()), _infer_scatter, _reference_scatter)
 mask_update = Op("mask_update", Library(()), _infer_mask_update, _reference_mask_update)
