@@ -229,6 +229,18 @@ def thread() -> int:
     return threading.get_native_id()
 
 
+class _Here(threading.local):
+    program = ""
+
+
+_here = _Here()
+
+
+def running(otherwise: str = "") -> str:
+    """The name of the program that the calling thread runs: of the whole, where a part runs on one of its engines."""
+    return _here.program or otherwise
+
+
 def callers_line() -> SourceLine | None:
     """Where the user's code stands; None on a thread that serves an engine."""
     return None if is_worker() else user_line()
@@ -245,25 +257,65 @@ def nbytes(values: Iterable[Any]) -> int:
 def recorded_run(unit: Executable, engine: Engine, program: str, inputs: Any) -> RunResult:
     """``unit.run(inputs)`` as an event. A device is waited for, before and after: the time is that of the work, and not
     of its submission."""
-    line = callers_line()
-    if not engine.is_host:
+    if engine.is_host:
+        return recorded_call(lambda: unit.run(inputs), engine.id, program, inputs, not unit.records_launches)
+
+    def run() -> RunResult:
+        result = unit.run(inputs)
         engine.synchronize()
+        return result
+
+    engine.synchronize()
+    return recorded_call(run, engine.id, program, inputs, not unit.records_launches)
+
+
+def recorded_call(
+    run: Callable[[], RunResult], engine: str, program: str, inputs: Iterable[Any], is_whole: bool = False
+) -> RunResult:
+    """``run()`` as an event, also where it fails."""
+    line = callers_line()
+    before, _here.program = _here.program, program
     start, written = now(), 0
     try:
-        result = unit.run(inputs)
-        if not engine.is_host:
-            engine.synchronize()
+        result = run()
         written = nbytes(result.outputs)
         return result
     finally:
-        read, is_whole = nbytes(inputs), not unit.records_launches
-        emit(Run(start, now(), thread(), program, engine.id, line, read, written, is_whole))
+        _here.program = before
+        emit(Run(start, now(), thread(), program, engine, line, nbytes(inputs), written, is_whole))
+
+
+def traced(start: int, program: str, reason: str, line: SourceLine | None, operations: int) -> None:
+    """A function has been traced since ``start``."""
+    if recorders:
+        emit(Trace(start, now(), thread(), program, reason, line, operations))
+
+
+def prepared(start: int, program: str, operations: int) -> None:
+    """A program has been prepared since ``start``."""
+    if recorders:
+        emit(Prepare(start, now(), thread(), program, operations))
+
+
+def called(
+    start: int,
+    program: str,
+    engine: str,
+    name: str,
+    line: SourceLine | None,
+    operands: Iterable[Any],
+    results: Iterable[Any],
+) -> None:
+    """An operation has been called at a seam since ``start``."""
+    if recorders:
+        read, written = nbytes(operands), nbytes(results)
+        emit(Seam(start, now(), thread(), running(program), engine, name, line or callers_line(), read, written))
 
 
 def compiled(start: int, program: str, kernel: str, level: int, source: Source) -> None:
     """A kernel has been made ready since ``start``."""
     if recorders:
-        emit(Compile(start, now(), thread(), program, kernel, level, source))
+        emit(Compile(start, now(), thread(), running(program), kernel, level, source))
 
 
 def transferred(
@@ -274,12 +326,12 @@ def transferred(
         emit(Transfer(start, now(), thread(), program, source, destination, size, reason, line))
 
 
-def received(engine: Engine, value: Any, source: str, reason: str) -> Any:
-    """``engine.receive(value)``, an event where the value crosses."""
-    if not recorders or source == engine.id or (engine.is_host and source == "host"):
-        return engine.receive(value)
+def received(engine: Engine, value: Any, source: str, reason: str, copy: bool = False) -> Any:
+    """``engine.receive(value)``, of a copy if asked for; an event where it crosses."""
+    if not recorders or (engine.is_host and source == "host"):
+        return engine.receive(value.copy() if copy else value)
     start = now()
-    arrived = engine.receive(value)
+    arrived = engine.receive(value.copy() if copy else value)
     if not engine.is_host:
         engine.synchronize()
     transferred(start, "", source, engine.id, value.nbytes, reason, callers_line())
@@ -288,9 +340,12 @@ def received(engine: Engine, value: Any, source: str, reason: str) -> Any:
 
 def fetched(engine: Engine, value: Any, reason: str) -> Any:
     """``engine.fetch(value)``, an event."""
+    if not recorders:
+        return engine.fetch(value)
+    engine.synchronize()
     start = now()
     found = engine.fetch(value)
-    transferred(start, "", engine.id, "host", value.nbytes, reason, callers_line() if recorders else None)
+    transferred(start, "", engine.id, "host", value.nbytes, reason, callers_line())
     return found
 
 

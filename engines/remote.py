@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from tenferro.engines.recording import fetched
+
 if TYPE_CHECKING:
     from tenferro.engines.engine import Engine
 
@@ -54,7 +56,8 @@ class RemoteArray:
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """A copy on the host, when everything before it on the engine is done."""
-        return self.engine.fetch(self)
+        found: np.ndarray[Any, Any] = fetched(self.engine, self, "read on the host")
+        return found
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         if copy is False:

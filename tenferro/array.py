@@ -119,8 +119,12 @@ class Array(ArrayMethods):
         target = engine_of(function, engine)
         if target is self._engine:
             return self
+        from tenferro.engines.recording import received
+
         host = self._host
-        return Array(target.receive(host.copy() if host is self._data else host), target, self._scalar)
+        is_here = host is self._data
+        source = self._engine.id if is_here else "host"
+        return Array(received(target, host, source, function, copy=is_here), target, self._scalar)
 
     def to_device(self, device: Engine | str, /, *, stream: Any = None) -> Array:
         """``to``, under the array API standard's name; engines have no streams, so ``stream`` must be None."""
@@ -139,7 +143,11 @@ class Array(ArrayMethods):
     @property
     def _host(self) -> AnyArray:
         """The elements on the host: its own memory where that is there, else a copy."""
-        return self._data if isinstance(self._data, np.ndarray) else self._engine.fetch(self._data)
+        if isinstance(self._data, np.ndarray):
+            return self._data
+        from tenferro.engines.recording import fetched
+
+        return fetched(self._engine, self._data, "read on the host")
 
     # -- to and from others ------------------------------------------------------------------------------------------
 
@@ -309,6 +317,10 @@ def asarray(x: Any, dtype: Any = None, *, copy: bool | None = None, engine: Engi
     target = where or _default_engine()
     if engine is not None:
         target = engine_of("asarray", engine)
+    if not target.is_host:
+        from tenferro.engines.recording import received
+
+        return Array(received(target, data, "host", "asarray"), target)
     return Array(target.receive(data), target)
 
 

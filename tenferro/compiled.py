@@ -10,6 +10,7 @@ import numpy as np
 
 from tenferro.engines.engine import Engine, RunResult, Shortcut
 from tenferro.engines.errors import StaleError
+from tenferro.engines.recording import received
 from tenferro.engines.remote import RemoteArray
 from tenferro.guards import Predicate, compile_guards, environment
 from tenferro.lowered import Lowered
@@ -294,7 +295,8 @@ class Compiled:
     def _output(self, out: AnyArray, kind: Kind, wrapped: bool) -> Any:
         if wrapped and kind != "number":
             engine = self.engines[0]
-            return self._wrap(out if engine.holds(out) else engine.receive(np.asarray(out)), engine, kind == "scalar")
+            held = out if engine.holds(out) else received(engine, np.asarray(out), "host", "result")
+            return self._wrap(held, engine, kind == "scalar")
         if not isinstance(out, np.ndarray):
             out = out.numpy()
         if kind == "number":
@@ -305,10 +307,10 @@ class Compiled:
         """An input that is a result: the caller's own object, on the engine where the other results are."""
         engine = self.engines[0]
         if wrapped and isinstance(original, np.ndarray):
-            return self._wrap(engine.receive(original), engine, False)
+            return self._wrap(received(engine, original, "host", "result"), engine, False)
         if is_tenferro_array(original) and original.device != engine.id:
             memory = original._data
-            held = memory if engine.holds(memory) else engine.receive(original._host)
+            held = memory if engine.holds(memory) else received(engine, original._host, "host", "result")
             return self._wrap(held, engine, original._scalar)
         return original
 

@@ -22,6 +22,7 @@ from tenferro.tracer.exact import static_key
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.program import SemanticProgram
 from tenferro.tracer.signature import Argnames, Argnums, Binder, BoundCall
+from tenferro.tracer.switches import is_paused
 from tenferro.tracer.trace import current_trace
 from tenferro.tracer.tree import container
 
@@ -187,6 +188,9 @@ class JitFunction:
         self, exact: _Exact, args: tuple[Any, ...], kwargs: dict[str, Any], inputs: Sequence[Any], wrapped: bool
     ) -> None:
         """Have calls like this one, which was served just now, go the native way from now on."""
+        if is_paused():
+            exact.runs = 1  # the first call after the pause is due
+            return
         if self._binder.is_method or not exact.compiled.is_direct:
             return
         if self._shortcuts is None:

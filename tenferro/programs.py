@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from tenferro.array import wrap
 from tenferro.compiled import Compiled, place_of
+from tenferro.engines import recording
 from tenferro.engines.engine import Engine
 from tenferro.explain import CacheInfo, Explanation, TraceRecord, describe, guard_text, reason_for
 from tenferro.lowered import Lowered
@@ -143,9 +144,10 @@ class Programs:
                 f"{self._name}: {reason}{at(line)}; max_compiles={self._max_compiles} allows no further "
                 f"trace{at(user_line())}"
             )
-        started = time.perf_counter()
+        start, started = recording.now(), time.perf_counter()
         result, reads = self._traced_alone(call) if self._eager else self._traced(call)
         traced = time.perf_counter()
+        recording.traced(start, self._name, reason, line or recording.callers_line(), len(result.program.operations))
         runtime = default_runtime()
         given = {**{k: leaf.value for k, leaf in enumerate(call.dynamic)}, **dict(result.captured)}
         places = tuple([place_of(given.get(k)) for k in range(len(result.program.inputs))])

@@ -14,7 +14,7 @@ from tenferro.engines.cpu import native
 from tenferro.engines.cpu.binding import Action, Call, ViewOf
 from tenferro.engines.cpu.native import Block
 from tenferro.engines.cpu.native_entry import RECORD_WORDS
-from tenferro.engines.recording import Launch, MemorySample, Seam
+from tenferro.engines.recording import Launch, MemorySample
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Recorded:
         """``native.enter``, with a launch event for each launch that ran."""
         origins = block.origins
         times = np.zeros((len(origins), RECORD_WORDS), np.int64)
-        here, thread = recording.callers_line(), recording.thread()
+        here, thread, program = recording.callers_line(), recording.thread(), recording.running(self.program)
         line = () if here is None else (here,)
         try:
             return native.module().enter_recorded(address, threads, times.ctypes.data, *arrays)
@@ -38,7 +38,7 @@ class Recorded:
                     continue
                 lines, traffic = origin.lines or line, origin.traffic
                 recording.emit(Launch(
-                    start, end, thread, self.program, self.engine, origin.name, origin.entry, origin.part, lines,
+                    start, end, thread, program, self.engine, origin.name, origin.entry, origin.part, lines,
                     traffic.read, traffic.written, threads,
                 ))  # fmt: skip
                 recording.sample(MemorySample(start, live))
@@ -48,10 +48,10 @@ class Recorded:
         """Around an action in Python: a call, or a copy that has no kernel. Views take no time worth an event."""
         match action:
             case Call(instruction=instruction, sources=sources, outputs=outputs):
-                read = recording.nbytes(arrays[s] for s in sources if isinstance(s, int))
+                read = [arrays[s] for s in sources if isinstance(s, int)]
                 name, line = str(instruction.params.get("function", instruction.op.name)), instruction.line
             case ViewOf(copy_reshape=shape, source=source, position=position, lines=lines) if shape is not None:
-                read, outputs = recording.nbytes([arrays[source]]), (position,)
+                read, outputs = [arrays[source]], (position,)
                 name, line = "copy", lines[-1] if lines else None
             case _:
                 yield
@@ -61,7 +61,5 @@ class Recorded:
         try:
             yield
         finally:
-            end, written = recording.now(), recording.nbytes(arrays[p] for p in outputs)
-            line = line or recording.callers_line()
-            recording.emit(Seam(start, end, recording.thread(), self.program, self.engine, name, line, read, written))
+            recording.called(start, self.program, self.engine, name, line, read, [arrays[p] for p in outputs])
             recording.sample()

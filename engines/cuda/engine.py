@@ -197,7 +197,7 @@ class CudaExecutable(Executable):
         self.engine = engine
         self.plan = plan
         self.executors = executors
-        self.table = KernelTable(engine.device, engine.shape)
+        self.table = KernelTable(engine.device, engine.shape, plan.program.name)
         self._calls = any(isinstance(i.op.form, Extension) for i in plan.program.instructions)
         self._bound: OrderedDict[Any, BoundPlan] = OrderedDict()
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tenferro.engines import recording
 from tenferro.engines.cuda.device import Device
 from tenferro.engines.cuda.launch import Device as Shape, KernelKey
 from tenferro.engines.cuda.prelude import KernelText
@@ -25,8 +26,9 @@ class Loaded:
 class KernelTable:
     """Thread-safe. ``shape`` is what choices of schedules depend on."""
 
-    def __init__(self, device: Device, shape: Shape | None = None) -> None:
+    def __init__(self, device: Device, shape: Shape | None = None, program: str = "") -> None:
         self.device = device
+        self.program = program
         self.shape = shape or Shape(processors=device.processors)
         self.seconds = 0.0
         self._texts: dict[KernelKey, tuple[str, KernelText]] = {}
@@ -46,10 +48,14 @@ class KernelTable:
 
     def load(self, wanted: Sequence[tuple[KernelKey, Region]]) -> tuple[Loaded, ...]:
         """These kernels, in order."""
+        start, before = recording.now(), self.device.modules
         texts = [self.text(key, region) for key, region in wanted]
-        start = time.perf_counter()
+        began = time.perf_counter()
         functions = self.device.functions(texts) if texts else []
-        self.seconds += time.perf_counter() - start
+        self.seconds += time.perf_counter() - began
+        if self.device.modules != before:
+            names = ", ".join(dict.fromkeys(region.name for _, region in wanted))
+            recording.compiled(start, self.program, names, -1, "compiled")
         return tuple(Loaded(f, t) for f, t in zip(functions, texts, strict=True))
 
     def named(self) -> list[tuple[str, KernelText]]:

@@ -15,6 +15,7 @@ from typing import Any, assert_never
 
 import numpy as np
 
+from tenferro.engines import recording
 from tenferro.engines.engine import Engine, RunResult, executed
 from tenferro.engines.errors import (
     ArrivalError,
@@ -80,7 +81,9 @@ class _Run:
         inputs = [self._read(slot, node.engine) for slot in part.reads]
         unit = self.prepared.units[number]
         assert unit is not None
-        result = unit.run([*inputs, *(self.sizes[x] for x in part.sizes)])
+        given = [*inputs, *(self.sizes[x] for x in part.sizes)]
+        name = self.prepared.program.name
+        result = recording.recorded_run(unit, engine, name, given) if recording.recorders else unit.run(given)
         self.sizes.update(result.runtime)
         self.measured.update(result.runtime)
         for slot, value in zip(part.writes, result.outputs, strict=True):
@@ -89,8 +92,14 @@ class _Run:
     def _transfer(self, node: TransferNode) -> None:
         sent = self._read(node.slot, node.source)
         self._count_bytes(sent)
-        got = node.provider.transfer(sent, self.engines[node.source], self.engines[node.engine])
-        self.values[node.slot, node.engine] = arrived(node.transfer, sent, got, self.engines[node.engine])
+        source, destination = self.engines[node.source], self.engines[node.engine]
+        start = recording.now()
+        got = node.provider.transfer(sent, source, destination)
+        if recording.recorders and not destination.is_host:
+            destination.synchronize()
+        name, size, known = self.prepared.program.name, sent.nbytes, node.transfer
+        recording.transferred(start, name, source.id, destination.id, size, known.reason, known.line)
+        self.values[node.slot, node.engine] = arrived(node.transfer, sent, got, destination)
 
     def _count_bytes(self, sent: Array) -> None:
         with self.lock:
@@ -103,7 +112,10 @@ class _Run:
         slots = [s.index for s in node.instruction.inputs if isinstance(s, Slot)]
         operands = [self._read(s, place) for s, place in zip(slots, node.places, strict=True)]
         params = {k: evaluated(v, self.sizes) for k, v in node.instruction.params.items()}
+        start = recording.now()
         results = executed(node.instruction, operands, params, {}, self.sizes)
+        name, op, where = self.prepared.program.name, node.instruction.op.name, self.engines[node.engine].id
+        recording.called(start, name, where, op, node.instruction.line, operands, results)
         for slot, place, value in zip(node.instruction.outputs, node.places, results, strict=True):
             self._publish(slot.index, place, self.engines[place], value)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from tenferro.engines import recording
 from tenferro.engines.engine import Engine, Executable
 from tenferro.engines.errors import ProviderContractError, TargetError, TransferBudgetError
 from tenferro.lowering import staged
@@ -31,6 +32,7 @@ def prepare(
     settings: Config,
 ) -> Prepared:
     """Lower, place, schedule, compile."""
+    start = recording.now()
     instructions = staged(program, settings)
     held, results = _ends(instructions, inputs, engines, options)
     schedule = _schedule(instructions, snapshot, engines, policy, options.storage, held, results)
@@ -48,6 +50,7 @@ def prepare(
         plans.append(made)
         units.append(None if made is None else _compiled(made, engines[node.engine], snapshot))
     targets = tuple(target_of(e) for e in engines)
+    recording.prepared(start, program.name, len(program.operations))
     return Prepared(
         runtime_id, snapshot.epoch, program, instructions, inputs, targets, policy, schedule, tuple(plans), tuple(units)
     )

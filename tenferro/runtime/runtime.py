@@ -10,6 +10,7 @@ import itertools
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -27,6 +28,7 @@ from tenferro.engines.errors import (
     UnknownEngineError,
     WrongRuntimeError,
 )
+from tenferro.engines.recording import recorded_call, recorded_run, recorders
 from tenferro.runtime.cache import CacheStats, Limits, PreparedCache
 from tenferro.runtime.execute import execute
 from tenferro.runtime.extensions import ExtensionModule
@@ -230,6 +232,8 @@ class Runtime:
             flat = prepared.flat if is_ours and len(prepared.targets) == 1 else None
             if flat is not None:
                 try:
+                    if recorders:
+                        return recorded_run(flat, engine, prepared.program.name, inputs)
                     return flat.run(inputs)
                 except EngineFailure as failure:
                     self._broke(engine, failure)
@@ -255,11 +259,17 @@ class Runtime:
     def _launch(self, engines: Sequence[Engine], prepared: Prepared, inputs: Sequence[Any]) -> RunResult:
         flat = prepared.flat
         if flat is None:
+            if recorders:
+                run = partial(execute, prepared, engines, inputs)
+                return recorded_call(run, ", ".join(e.id for e in engines), prepared.program.name, inputs)
             return execute(prepared, engines, inputs)
+        engine = engines[prepared.schedule.nodes[0].engine]
         try:
+            if recorders:
+                return recorded_run(flat, engine, prepared.program.name, inputs)
             return flat.run(inputs)
         except EngineFailure as failure:
-            self._broke(engines[prepared.schedule.nodes[0].engine], failure)
+            self._broke(engine, failure)
 
     def _broke(self, engine: Engine, failure: EngineFailure) -> NoReturn:
         engine.broken = str(failure)
