@@ -45,6 +45,7 @@ if _TYPE_CHECKING:
     from tenferro.gpus import cuda_engine as cuda_engine
     from tenferro.mesh import Mesh as Mesh, P as P, PartitionSpec as PartitionSpec
     from tenferro.mpi import mpi_mesh as mpi_mesh
+    from tenferro.profiling import profile as profile
     from tenferro.runtime import default_runtime as default_runtime, list_engines as list_engines
     from tenferro.sharding import shard_map as shard_map
     from tenferro.tracer.config import ConfigError as ConfigError
@@ -67,7 +68,7 @@ _COLLECTIVES = (
 _LATER = {
     "ConfigError": "tracer.config", "default_runtime": "runtime", "list_engines": "runtime",
     "Mesh": "mesh", "PartitionSpec": "mesh", "P": "mesh", "shard_map": "sharding", "mpi_mesh": "mpi",
-    "cuda_engine": "gpus",
+    "cuda_engine": "gpus", "profile": "profiling",
     **dict.fromkeys(_COLLECTIVES, "collectives"),
 }  # fmt: skip
 """Name → the module that has it."""
