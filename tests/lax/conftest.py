@@ -9,7 +9,7 @@ import pytest
 from tests.oracle import both_engines
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def _engines() -> Iterator[None]:
     with both_engines():
         yield

@@ -10,7 +10,7 @@ import pytest
 import tenferro as tn
 from tenferro import lax
 from tests.lax.checking import agrees, refuses, same, serves_all
-from tests.values import filled, laid_out, of_kinds
+from tests.values import DTYPES, filled, laid_out
 
 Array = np.ndarray[Any, Any]
 Numbers = tuple[tuple[tuple[int, ...], tuple[int, ...]], tuple[tuple[int, ...], tuple[int, ...]]]
@@ -45,7 +45,7 @@ TABLE: tuple[tuple[tuple[int, ...], tuple[int, ...], Numbers], ...] = (
 @pytest.mark.parametrize("number", range(len(TABLE)))
 def test_dot_general(number: int) -> None:
     left, right, numbers = TABLE[number]
-    for dtype in of_kinds("biufc"):
+    for dtype in DTYPES[number % 3 :: 3]:
         a, b = filled(left, dtype, 1), filled(right, dtype, 2)
         if dtype == "bool":
             wanted = contracted(a.astype(int), b.astype(int), numbers) > 0

@@ -39,9 +39,11 @@ WINDOWS: tuple[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]], ...] = 
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_windows_at_traced_starts(dtype: str) -> None:
-    for shape, starts, sizes in WINDOWS:
+@pytest.mark.parametrize("first", range(0, len(DTYPES), 3))
+def test_windows_at_traced_starts(first: int) -> None:
+    """Dtypes take turns along the table: every one meets several windows."""
+    for number, (shape, starts, sizes) in enumerate(WINDOWS):
+        dtype = DTYPES[(first + number) % len(DTYPES)]
         x, update = uniform(shape, dtype, 1), uniform(sizes, dtype, 2)
         wanted = x[placed(shape, starts, sizes)]
         array = np.array(starts, np.int64)
@@ -247,7 +249,7 @@ def test_errors() -> None:
 
 def test_random_windows() -> None:
     rng = np.random.default_rng(5)
-    for _ in range(60):
+    for _ in range(40):
         shape = tuple(rng.integers(1, 6, rng.integers(1, 4)).tolist())
         sizes = tuple(int(rng.integers(0, n + 1)) for n in shape)
         starts = tuple(int(rng.integers(-n - 3, n + 3)) for n in shape)
