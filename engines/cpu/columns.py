@@ -44,11 +44,14 @@ so short a row would be mostly empty, and the row's own overhead (about 50 ns) m
 MIN_SHORT_ROWS = 1024
 """Short rows that must be transposed are walked down in lanes from this many on: fewer take less than 0.1 ms either
 way, and a program that meets short and long rows in turn needs one kernel instead of two."""
+FEW_SHORT_ROWS = 3
+"""The same for kernels that have run for long enough to be compiled for speed: rows of their own take 50 ns each."""
 
 
-def across(region: Region, layout: Layout) -> Layout | None:
-    """The layout with accesses classified along the last outer loop, where a column kernel can serve it."""
-    if not region.row_axes or not layout.outer or layout.outer[-1].size < MIN_COLUMNS or layout.row_length < 2:
+def across(region: Region, layout: Layout, least: int = MIN_COLUMNS) -> Layout | None:
+    """The layout with accesses classified along the last outer loop, where a column kernel can serve it: there are at
+    least so many columns."""
+    if not region.row_axes or not layout.outer or layout.outer[-1].size < least or layout.row_length < 2:
         return None
     if not all(isinstance(n, Load | Uniform | Apply | Reduce) for n in region.nodes):
         return None

@@ -12,8 +12,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tenferro.engines.cpu import layout as lay
-from tenferro.engines.cpu.columns import MIN_SHORT_ROWS, ColumnKernel, across, goes_across, tile_columns
-from tenferro.engines.cpu.kernel import Kernel
+from tenferro.engines.cpu.columns import (
+    FEW_SHORT_ROWS,
+    MIN_COLUMNS,
+    MIN_SHORT_ROWS,
+    ColumnKernel,
+    across,
+    goes_across,
+    tile_columns,
+)
+from tenferro.engines.cpu.kernel import GOOD, Kernel
 from tenferro.engines.cpu.layout import Layout, Variant
 from tenferro.engines.cpu.params import BLOCK, BLOCKS, CELLS_POINTER, PART_POINTER, TILE
 from tenferro.engines.cpu.phases import chunk_length, cost
@@ -62,11 +70,12 @@ def add_region(binder: Binder, region: Region, prototype: Region) -> float:
         return 0.0
     if layout.row_length == 0:
         _refuse_empty(binder, region)
-    columns = across(region, layout)
+    few = FEW_SHORT_ROWS if binder.level == GOOD else MIN_SHORT_ROWS
+    columns = across(region, layout, min(few, MIN_COLUMNS))
     if columns is not None:
-        if seconds := _add_short(binder, region, prototype, columns):
+        if seconds := _add_short(binder, region, prototype, columns, few):
             return seconds
-        if goes_across(region, layout, columns):
+        if layout.outer[-1].size >= MIN_COLUMNS and goes_across(region, layout, columns):
             return _add_columns(binder, region, prototype, columns)
     tiled = tile_layout(region, layout)
     layout = tiled or layout
@@ -203,9 +212,9 @@ def _add_split(binder: Binder, kernel: Kernel, layout: Layout, words: list[int],
     return seconds * rows
 
 
-def _add_short(binder: Binder, region: Region, prototype: Region, layout: Layout) -> float:
-    """Columns by a kernel for just this length of row; 0 where there is none."""
-    if layout.outer_count < MIN_SHORT_ROWS:
+def _add_short(binder: Binder, region: Region, prototype: Region, layout: Layout, least: int) -> float:
+    """Columns by a kernel for just this length of row, from so many rows on; 0 where there is none."""
+    if layout.outer_count < least:
         return 0.0
     found = short_layout(region, layout, binder.kernels.target.vector_bits)
     if found is None:

@@ -284,3 +284,29 @@ def test_long_code_is_left_to_the_general_kernel() -> None:
     made.run([np.ones((30, 1100))])
     (texts,) = made.kernel_texts().values()
     assert len(texts["llvm"]) < 200_000
+
+
+def test_few_rows_get_such_a_kernel_once_they_are_hot():
+    """At level 2 from three rows on; the bits are those of the kernel before."""
+    from tenferro.engines.cpu.engine import CpuEngine
+    from tenferro.runtime import Runtime, signature_of, target_of
+
+    def f(x):
+        return np.tanh(x - x.sum(axis=1, keepdims=True) * 0.01), x.max(axis=0)
+
+    for rows in (1, 2, 3, 8, 40):
+        for length in (2, 3, 8):
+            x = np.random.default_rng(rows * length).standard_normal((rows, length)).astype(np.float32)
+            found = []
+            for tier in ("0", "2"):
+                engine = CpuEngine(9, tier=tier)
+                runtime = Runtime.builder().register_engine(engine).build()
+                program = tn.jit(f).trace(x)
+                prepared = runtime.prepare(program, signature_of(program), [target_of(engine)])
+                found.append([y.tobytes() for y in runtime.run([engine], prepared, [x]).outputs])
+                kernels = prepared.flat.table.kernels()
+                if tier == "2" and rows >= 3:
+                    assert any(k.variant.short == length for k in kernels)
+                if tier == "0":
+                    assert not any(k.variant.short for k in kernels)
+            assert found[0] == found[1]
