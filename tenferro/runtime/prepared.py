@@ -121,7 +121,7 @@ class Prepared:
 
 
 def _outline(program: SemanticProgram) -> tuple[object, ...]:
-    ops = tuple([(o.op.name, *[_hashed(i) for i in o.inputs]) for o in program.operations])
+    ops = tuple([(o.op.name, o.params if o.params else None, *map(_hashed, o.inputs)) for o in program.operations])
     return (tuple(i.value.type for i in program.inputs), ops, program.aliases)
 
 
@@ -131,8 +131,8 @@ def _hashed(operand: Operand) -> object:
 
 class PreparedKey:
     """Exact: program (by meaning and by user lines, since run-time errors name them), signature, targets,
-    registrations, and the settings that change code. The hash sees ops and operands only: a fingerprint's text would
-    cost a tenth of the preparation."""
+    registrations, and the settings that change code. The hash sees ops, parameters and operands only: a fingerprint's
+    text would cost a tenth of the preparation."""
 
     __slots__ = ("_hash", "_lines", "_program", "_rest")
 
