@@ -10,7 +10,6 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -148,12 +147,11 @@ class Recorder:
         self.spans: list[tuple[int, int]] = []
         self.began: int | None = None
         self._owner = 0
-        self._pause = ExitStack()
 
     def begin(self) -> None:
         """Record from now on what begins from now on, in every thread."""
         self._owner = threading.get_ident()
-        self._pause.enter_context(switches.paused())
+        switches.pause()
         self.began = now()
         with _held.lock:
             recorders.append(self)
@@ -167,7 +165,7 @@ class Recorder:
         with _held.lock:
             recorders.remove(self)
         self._close()
-        self._pause.close()
+        switches.resume()
 
     def _close(self) -> None:
         began, self.began = self.began, None
@@ -177,10 +175,8 @@ class Recorder:
     def after_fork(self) -> None:
         """The child is another process: it records nothing of what the parent asked for."""
         self._close()
-        if self._owner == threading.get_ident():
-            self._pause.close()
-        else:  # the pause of a thread that is not in the child is not either
-            self._pause.pop_all()
+        if self._owner == threading.get_ident():  # the pauses of other threads have ended with them
+            switches.resume()
 
     def take(self, event: Event) -> None:
         """An event of the calling thread."""

@@ -35,7 +35,17 @@ def timeline(events: Sequence[Event], threads: Mapping[int, str], start: int, en
     if left_out:
         parts.append(f'<text x="4" y="{top + 12}" font-size="11">the {left_out} shortest events are not drawn</text>')
         top += ROW
-    return _svg(top + GAP, [*_axis(start, end, top), *parts])
+    used = dict.fromkeys(type(e).__name__ for e in kept)
+    return _svg(top + ROW + GAP, [*_axis(start, end, top), *parts, *_legend(used, top + GAP)])
+
+
+def _legend(kinds: Iterable[str], y: int) -> list[str]:
+    found = []
+    for k, kind in enumerate(kinds):
+        x = NAMES + 90 * k
+        found.append(f'<rect x="{x}" y="{y}" width="10" height="10" fill="{COLOURS[kind]}"/>')
+        found.append(f'<text x="{x + 14}" y="{y + 9}" font-size="10">{kind.lower()}</text>')
+    return found
 
 
 def _depths(events: Sequence[Event]) -> list[int]:
@@ -56,7 +66,8 @@ def _x(at: int, start: int, end: int) -> float:
 
 def _mark(event: Event, y: int, start: int, end: int) -> str:
     x = _x(event.start, start, end)
-    width = max(_x(event.end, start, end) - x, 0.6)
+    width = _x(event.end, start, end) - x
+    width = width - 0.5 if width > 3 else max(width, 0.6)  # neighbours stay apart
     known = "; ".join(f"{k} {v}" for k, v in details(event).items())
     tip = escape(f"{label(event)}: {milliseconds(event.ms)}; {known}")
     colour = COLOURS[type(event).__name__]

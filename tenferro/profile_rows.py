@@ -125,7 +125,7 @@ def percent(share: float) -> str:
 
 
 def milliseconds(ms: float) -> str:
-    return f"{ms:.2f} ms"
+    return f"{ms:.3f} ms"
 
 
 def heading(events: Sequence[Event], total_ms: float, threads: int) -> str:

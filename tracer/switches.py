@@ -38,11 +38,21 @@ def address() -> int:
 @contextmanager
 def paused() -> Iterator[None]:
     """Calls of jitted functions go the long way, in every thread."""
-    _add(1)
+    pause()
     try:
         yield
     finally:
-        _add(-1)
+        resume()
+
+
+def pause() -> None:
+    """Have calls go the long way until ``resume`` is called as often as this."""
+    _add(1)
+
+
+def resume() -> None:
+    """Take one reason back, on the thread that gave it."""
+    _add(-1)
 
 
 def _add(change: int) -> None:

@@ -104,6 +104,36 @@ def test_launches_run_in_order(kernels):
     assert [a[0] for a in arrays] == [16, 8, 4, 2, 1]
 
 
+@pytest.mark.parametrize("launches", [1, 300])  # on the native stack, on the heap
+def test_a_record_says_when_each_launch_ran(kernels, launches):
+    block = native.Block()
+    for _ in range(launches):
+        block.add_patch(0, launch := block.add_launch(kernels.address("scale"), 10, 10, [0, 0, 0]), 1)
+        block.add_patch(0, launch, 2)
+    address, x = block.seal(), np.full(10, 2.0**launches)
+    record = np.zeros((launches + 1, native_entry.RECORD_WORDS), np.int64)
+    live = memory.stats().live
+    before = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+    assert native.module().enter_recorded(address, 1, record.ctypes.data, x) == native.CLEAN
+    after = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+    np.testing.assert_array_equal(x, 1.0)
+    times = record[:launches, :2].reshape(-1)
+    assert before <= times[0] and times[-1] <= after and (np.diff(times) >= 0).all()
+    assert (record[:launches, 2] == live).all()
+    assert not record[launches].any()
+    record[:] = 0
+    native.module().enter(address, 1, x)
+    assert not record.any()
+
+
+def test_a_record_needs_an_address(kernels):
+    address = scale_block(kernels, 10, 10).seal()
+    with pytest.raises(TypeError, match="enter_recorded: fewer than 3 arguments; needed addresses"):
+        native.module().enter_recorded(address, 1)
+    with pytest.raises(TypeError):
+        native.module().enter_recorded(address, 1, "no address", np.ones(10), np.ones(10))
+
+
 def test_a_block_larger_than_the_native_stack_buffer(kernels):
     block = native.Block()
     for _ in range(300):
