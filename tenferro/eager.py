@@ -114,10 +114,9 @@ def _jitted(record: TracedFunction, names: tuple[str, ...], static: dict[str, An
     parameters = inspect.signature(record.function).parameters
     rest = next((n for n, p in parameters.items() if p.kind is p.VAR_POSITIONAL), "")
     named = next((n for n, p in parameters.items() if p.kind is p.VAR_KEYWORD), "")
-    by_position = [inspect.Parameter.POSITIONAL_ONLY]
-    if rest:  # what stands before ``*args`` cannot be given by name beside them
-        by_position.append(inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    leading = [n for n, p in parameters.items() if p.kind in by_position]
+    # What stands before ``*args`` cannot be given by name beside them.
+    most = inspect.Parameter.POSITIONAL_OR_KEYWORD if rest else inspect.Parameter.POSITIONAL_ONLY
+    leading = [n for n, p in parameters.items() if p.kind <= most]
 
     def function(*arrays: Any) -> Any:
         values = dict(zip(names, arrays, strict=True)) | static

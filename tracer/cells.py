@@ -176,7 +176,8 @@ class Sliding:
         return base
 
     def of(self, base: AnyArray) -> AnyArray:
-        return np.lib.stride_tricks.sliding_window_view(base, self.sizes, self.axes)  # type: ignore[call-overload,no-any-return]
+        sizes: Any = self.sizes  # plain ones, of a known cell
+        return np.lib.stride_tricks.sliding_window_view(base, sizes, self.axes)
 
     def place(self, where: Place) -> Place | None:
         rank = len(where) - len(self.axes)

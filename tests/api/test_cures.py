@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import tenferro as tn
+import tenferro.tracer.api.registry  # noqa: F401 (fills API)
 from tenferro.tracer.api.library import _NEAREST
-from tenferro.tracer.api.registry import API
+from tenferro.tracer.api.record import API
 
 Function = Callable[..., Any]
 X = np.array([[3.0, -1.5, 0.0, 7.25], [2.0, 3.0, -4.0, 0.5], [3.0, 8.0, 0.0, -2.0]])

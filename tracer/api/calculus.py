@@ -90,7 +90,7 @@ def _tuple(axis: Any) -> tuple[Any, ...]:
 
 def _steps(trace: Trace, values: TracedArray, axes: Sequence[int], given: Sequence[Any]) -> list[Any]:
     """For each axis a number, or the distances between neighbours as a vector."""
-    arrays = [x if isinstance(x, int | float) else as_traced(trace, x, "gradient") for x in given]
+    arrays: list[Any] = [x if isinstance(x, int | float) else as_traced(trace, x, "gradient") for x in given]
     if not arrays:
         arrays = [1.0] * len(axes)
     elif len(arrays) == 1 and not getattr(arrays[0], "ndim", 0):

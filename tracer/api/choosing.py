@@ -79,7 +79,7 @@ def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> An
 def _conditions(trace: Trace, array: TracedArray, condlist: Any) -> list[Operand]:
     """Bools of one shape. A single condition, of numbers, may stand by itself; an array is a list of its rows."""
     if isinstance(condlist, list | tuple):
-        is_list = isinstance(condlist[0], list) or getattr(condlist[0], "ndim", 0) if condlist else False
+        is_list = any(isinstance(c, list) or getattr(c, "ndim", 0) > 0 for c in condlist[:1])
         is_single = not is_list and (array.ndim > 0 or not condlist)
     else:
         rank = getattr(condlist, "ndim", 0)

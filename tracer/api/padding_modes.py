@@ -194,7 +194,7 @@ def _ramp(trace: Trace, value: Operand, border: Border, side: int, width: Extent
     end, edge = converted(trace, end, working, "pad"), build.convert(trace, edge, working)
     rank, shape = len(value.type.shape), _sized(value.type.shape, border.axis, width)
     step = trace.emit1(p.divide, trace.emit1(p.subtract, edge, end), number(trace, maximum(width, 1), working))
-    place = trace.emit1(layout.iota, shape=(width,), axis=0)
+    place: Operand = trace.emit1(layout.iota, shape=(width,), axis=0)
     if side:
         place = trace.emit1(p.subtract, number(trace, sub(width, 1), INT64), place)
     place = build.broadcast(

@@ -51,7 +51,7 @@ def average(
     total = trace.emit1(reductions.sum_, weighted, **options)
     shape = total.type.shape
     whole = trace.emit1(p.divide, total, aligned(trace, scale, shape))
-    is_some = trace.emit1(p.not_equal, scale, build.literal(0, dtype))
+    is_some: Operand = trace.emit1(p.not_equal, scale, build.literal(0, dtype))
     is_some = build.broadcast(trace, build.convert(trace, is_some, INT64), shape)
     found = new(trace, trace.emit1(p.required, whole, is_some, name="average", reason="weights"))
     return (found, _spread_out(trace, scale, found)) if returned else found

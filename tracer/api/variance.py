@@ -15,7 +15,17 @@ from tenferro.tracer.api.deliver import deliver
 from tenferro.tracer.api.layout import axes_of
 from tenferro.tracer.api.promotion import broadcast_into, converted
 from tenferro.tracer.api.record import ApiFunction
-from tenferro.tracer.api.reductions import HALF, NOTHING, Dtype, chosen_by, counted, flag, mean_of, working_dtype
+from tenferro.tracer.api.reductions import (
+    HALF,
+    NOTHING,
+    Dtype,
+    chosen_by,
+    counted,
+    flag,
+    mean_of,
+    number,
+    working_dtype,
+)
 from tenferro.tracer.dims import maximum, sub
 from tenferro.tracer.errors import DtypeError, ShapeError
 from tenferro.tracer.lines import at, user_line
@@ -98,7 +108,7 @@ def less(trace: Trace, count: Operand, ddof: float) -> Operand:
     if isinstance(count, Literal):
         return build.literal(max(count.value.real - ddof, 0), real)
     if isinstance(count, DimScalar) and ddof.is_integer():
-        return DimScalar(maximum(sub(count.expr, int(ddof)), 0), real)
+        return number(trace, maximum(sub(count.expr, int(ddof)), 0), real)
     rest = trace.emit1(p.subtract, count, build.literal(ddof, real))
     return trace.emit1(p.maximum, rest, build.literal(0, real))
 

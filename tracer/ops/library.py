@@ -46,7 +46,8 @@ def _infer_bincount(types: Sequence[ArrayType], params: Params) -> tuple[ArrayTy
 
 def _reference_bincount(x: Any, *weights: Any, minlength: int, extent: Any) -> Any:
     # NumPy counts nothing in integers, whatever the weights.
-    return np.bincount(x, *weights, minlength=minlength).astype(np.float64 if weights else np.int64, copy=False)
+    counts: Any = np.bincount(x, weights[0] if weights else None, minlength)
+    return counts.astype(np.float64 if weights else np.int64, copy=False)
 
 
 def _infer_cumsum(types: Sequence[ArrayType], params: Params) -> tuple[ArrayType, ...]:
