@@ -203,10 +203,14 @@ def _cut(head: tuple[str, ...], made: Sequence[tuple[str, ...]], left: set[int])
     return Table(head, tuple(made[:MOST_ROWS]), frozenset(left), note)
 
 
+_LEAST = {"total": 12, "took": 12, "time": 5, "moved": 10}
+"""Widths of columns of numbers: the same for all usual ones."""
+
+
 def text_of(table: Table) -> str:
     """The table in columns."""
     lines = [table.head, *table.rows]
-    widths = [max(len(line[k]) for line in lines) for k in range(len(table.head))]
+    widths = [max(_LEAST.get(name, 0), *(len(line[k]) for line in lines)) for k, name in enumerate(table.head)]
     signs = ["<" if k in table.left else ">" for k in range(len(widths))]
     formats = [f"{{:{sign}{width}}}" for sign, width in zip(signs, widths, strict=True)]
     texts = ["  ".join(f.format(cell) for f, cell in zip(formats, line, strict=True)).rstrip() for line in lines]

@@ -1,8 +1,8 @@
 """In: markdown files. Out: whether what their Python blocks print is what the ``text`` block below each says.
 
 The blocks of a file run in order in one namespace; each is a source file of its own for line numbers, named after the
-document. An exception or a warning prints as ``Class: text``. Of times and sizes of machine code only the units are
-compared.
+document. An exception or a warning prints as ``Class: text``. Of times, rates, shares and sizes of machine code only
+the units are compared.
 ``python no-run`` marks a block that is not run. ``--write`` puts what was printed in place of the text blocks.
 
     python tools/run_docs.py README.md docs/*.md
@@ -26,7 +26,7 @@ from typing import Any
 
 _FENCE = re.compile(r"^```(?P<info>[^\n]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 _VARYING = (
-    (re.compile(r"\b\d+(?:\.\d+)?(?:e[+-]?\d+)? (ns|µs|ms|s)\b"), r"# \1"),
+    (re.compile(r" *\b\d+(?:\.\d+)?(?:e[+-]?\d+)? (ns|µs|ms|s|GB/s|%)(?!\w)"), r" # \1"),
     (re.compile(r"\bkernel_bytes=\d+"), "kernel_bytes=#"),
 )
 
