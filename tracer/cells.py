@@ -20,10 +20,11 @@ from tenferro.tracer.dims import Extent, add, mul, sub
 from tenferro.tracer.lines import SourceLine, user_line
 from tenferro.tracer.ops import layout, pointwise
 from tenferro.tracer.ops.layout import box
-from tenferro.tracer.program import Operand, Value
+from tenferro.tracer.program import DimScalar, Operand, Value
 from tenferro.tracer.trace import Trace
 
 AnyArray: TypeAlias = np.ndarray[Any, Any]
+INT64 = np.dtype(np.int64)
 Place = tuple[Extent, ...]
 
 
@@ -187,8 +188,35 @@ class Sliding:
         return tuple(full)
 
 
-Step: TypeAlias = Box | Transposed | Reshaped | Stretched | Part | Cast | Sliding
-READ_ONLY = Stretched | Part | Sliding
+@dataclass(frozen=True, slots=True)
+class Diagonal:
+    """NumPy's ``diagonal`` of the last two axes, ``size`` long: read-only, as there."""
+
+    offset: int
+    size: Extent
+
+    def read(self, trace: Trace, base: Operand) -> Operand:
+        *others, rows, columns = base.type.shape
+        flat = build.reshape(trace, base, (*others, mul(rows, columns)))
+        first = mul(columns, -self.offset) if self.offset < 0 else self.offset
+        place = trace.emit1(layout.iota, shape=(self.size,), axis=0)
+        place = trace.emit1(pointwise.multiply, place, _number(add(columns, 1)))
+        return trace.emit1(layout.take, flat, trace.emit1(pointwise.add, place, _number(first)), axis=len(others))
+
+    def of(self, base: AnyArray) -> AnyArray:
+        return base.diagonal(self.offset, -2, -1)
+
+    def place(self, where: Place) -> Place | None:
+        *others, last = where
+        return (*others, add(last, max(-self.offset, 0)), add(last, max(self.offset, 0)))
+
+
+def _number(extent: Extent) -> Operand:
+    return build.literal(extent, INT64) if isinstance(extent, int) else DimScalar(extent, INT64)
+
+
+Step: TypeAlias = Box | Transposed | Reshaped | Stretched | Part | Cast | Sliding | Diagonal
+READ_ONLY = Stretched | Part | Sliding | Diagonal
 """Views that NumPy makes read-only."""
 
 

@@ -94,6 +94,25 @@ def test_windows_see_later_writes() -> None:
     agrees(function, np.arange(6.0))
 
 
+def test_diagonals_see_later_writes() -> None:
+    def function(a: Any) -> Any:
+        b = a.copy()
+        seen = np.diagonal(b, 1), np.diag(b), b.diagonal(-1), np.trace(b)
+        b[1, 1] = b[0, 1] = 70.0
+        return (*seen, seen[0][0], seen[1] * 2)
+
+    agrees(function, X)
+    agrees(lambda a: np.diagonal(np.stack([a, a * 2]), 1, 1, 2), X)
+    agrees(lambda a: np.diagonal(np.stack([a, a * 2]), -3, 2, 0), X)
+    agrees(lambda a: a[0] * np.diagonal(np.arange(36.0).reshape(6, 6)), X)
+
+    def write(a: Any) -> Any:
+        np.diagonal(a.copy())[0] = 1.0
+
+    with pytest.raises(ValueError, match=r"^write: the array is a read-only view .*test_assembling"):
+        tn.jit(write)(X)
+
+
 def test_windows_are_not_written() -> None:
     def function(a: Any) -> Any:
         windows(a.copy(), 3)[0] = 1.0

@@ -154,7 +154,7 @@ def _f(function: Callable[..., Any], arrays: tuple[str, ...], view: bool = False
 
 
 FUNCTIONS: tuple[ApiFunction, ...] = (
-    _f(diag, ("v",)),
+    _f(diag, ("v",), True),
     _f(diagflat, ("v",)),
     _f(hsplit, ("ary",), True),
     _f(vsplit, ("ary",), True),

@@ -12,8 +12,9 @@ from tenferro.tracer.api.layout import axis_of, moveaxis, permuted, ravel
 from tenferro.tracer.api.promotion import aligned, broadcast_shapes, converted, resolve, result_type, sizes_text
 from tenferro.tracer.api.record import ApiFunction
 from tenferro.tracer.api.reductions import of_bools, sum_
-from tenferro.tracer.dim import integer, pinned, smallest
-from tenferro.tracer.dims import Extent, product
+from tenferro.tracer.cells import Diagonal
+from tenferro.tracer.dim import integer, pinned
+from tenferro.tracer.dims import Extent, maximum, minimum, product, sub
 from tenferro.tracer.errors import AxisError, ShapeError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.ops import library, pointwise as p, reductions
@@ -170,13 +171,11 @@ def trace_(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any =
 
 
 def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
-    """A diagonal of two axes, last in the result; a copy, since NumPy's view is read-only."""
+    """A read-only view of a diagonal of two axes, last in the result."""
     return _diagonal("diagonal", a, offset, axis1, axis2)
 
 
 def _diagonal(name: str, a: Any, offset: int, axis1: int, axis2: int) -> Any:
-    from tenferro.tracer.api.creation import arange
-
     array = as_traced(running_trace(name), a, name)
     if array.ndim < 2:
         raise ShapeError(f"{name}: rank {array.ndim}; rank 2 or more is needed{at(user_line())}")
@@ -184,13 +183,10 @@ def _diagonal(name: str, a: Any, offset: int, axis1: int, axis2: int) -> Any:
     if first == second:
         raise ShapeError(f"{name}: axes {axis1} and {axis2}, which are one; two are needed{at(user_line())}")
     array = moveaxis(array, (first, second), (-2, -1))
-    offset = integer(offset, name, "offset")
-    rows, columns = array.shape[-2:]
-    array = array[..., -offset if offset < 0 else 0 :, offset if offset > 0 else 0 :]
-    rows, columns = array.shape[-2:]
-    n = min(rows, columns) if type(rows) is int and type(columns) is int else smallest(rows, columns)
-    places = arange(n)
-    return array[..., places, places]
+    k = integer(offset, name, "offset")
+    *others, rows, columns = array.type.shape
+    size = maximum(minimum(sub(rows, max(-k, 0)), sub(columns, max(k, 0))), 0)
+    return array.stepped(Diagonal(k, size), (*others, size))
 
 
 def _f(name: str, function: Any, arrays: tuple[str, ...], view: bool = False, reference: Any = None) -> ApiFunction:
@@ -206,5 +202,5 @@ FUNCTIONS: tuple[ApiFunction, ...] = (
     _f("vecdot", vecdot, ("x1", "x2", "out"), False, lambda a, b: np.sum(np.conj(a) * b, -1)),
     _f("outer", outer, ("a", "b", "out")),
     _f("trace", trace_, ("a", "out")),
-    _f("diagonal", diagonal, ("a",)),
+    _f("diagonal", diagonal, ("a",), True),
 )
