@@ -62,7 +62,7 @@ def rows(events: Iterable[Event], total_ms: float) -> tuple[Row, ...]:
     found: list[Row] = []
     for kind in ("region", "seam", "run"):
         groups = _grouped(events, _KEYS[kind])
-        made = [_row(kind, group, total_ms) for group in groups]  # type: ignore[arg-type]
+        made = [_row(kind, group, total_ms) for group in groups]
         found += sorted(made, key=lambda r: -r.ms)
     return tuple(found)
 

@@ -91,8 +91,8 @@ def _module() -> NativeModule:
     handlers = [library.address(n) for n in ("lock_memory", "unlock_memory", "after_fork_in_child")]
     _function(library, "watch_forks")(*handlers)
     recording.gauges.append(_function(library, "live_bytes"))
-    builtins = [_builtin(library, name) for name in ("enter", "enter_recorded", "empty_array")]
-    return NativeModule(library, *builtins, capsule)
+    enter, enter_recorded, empty = (_builtin(library, n) for n in ("enter", "enter_recorded", "empty_array"))
+    return NativeModule(library, enter, enter_recorded, empty, capsule)
 
 
 def memory_bounds() -> tuple[int, int]:
