@@ -155,7 +155,9 @@ def page() -> str:
     pointwise = [op for op in OPS.values() if isinstance(op.form, Pointwise)]
     reductions = [op for op in OPS.values() if isinstance(op.form, Reduction)]
     others = [op for op in OPS.values() if not isinstance(op.form, Pointwise | Reduction)]
-    functions = ", ".join(f"`{name}`{'*' * (name in PER_SIZE)}" for name in sorted(API) if hasattr(np, name))
+    named = [name for name in sorted(API) if hasattr(np, name)]
+    functions = ", ".join(f"`{name}`{'*' * (name in PER_SIZE)}" for name in named)
+    functions += ", `lib.stride_tricks.sliding_window_view`"
     parts = [
         ["## Pointwise", "", *pointwise_table(pointwise)],
         ["## Reductions", "", *reduction_table(reductions)],

@@ -34,6 +34,7 @@ CALLS: dict[str, list[Callable[[Any], Any]]] = {
         lambda x: np.matmul(x, x.T, axes=[(0, 1), (0, 1), (0, 1)]), lambda x: np.vecdot(x, x, axis=0),
         lambda x: np.vecdot(x, x, keepdims=True),
     ],
+    "mean, var, std": [lambda x: np.mean(x, dtype=int), lambda x: np.var(x, dtype=int), lambda x: x.std(dtype=int)],
     "nanmedian": [lambda x: np.nanmedian(x, axis=0, out=np.zeros(3))],
     "pad": [lambda x: np.pad(x, 1, mode=lambda vector, width, axis, options: None)],
     "partition, argpartition": [
@@ -46,6 +47,7 @@ CALLS: dict[str, list[Callable[[Any], Any]]] = {
     "ravel, reshape": [lambda x: x.ravel("K"), lambda x: np.reshape(x, 6, order="A"), lambda x: (x + 1).T.flatten("A")],
     "repeat": [lambda x: np.repeat(x, [1, 2, 1], axis=1)],
     "searchsorted": [lambda x: np.searchsorted(x[0], [1.0], sorter=np.array([0, 1, 2]))],
+    "sliding_window_view": [lambda x: np.lib.stride_tricks.sliding_window_view(x + 0, 2, axis=1, writeable=True)],
     "sort, argsort": [],  # NumPy refuses it too, of numbers
     "zeros, ones, empty, full, copy": [
         lambda x: x + np.zeros((2, 3), order="F"), lambda x: x + np.full((2, 3), 1.0, order="F"),

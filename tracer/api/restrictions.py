@@ -21,6 +21,7 @@ REFUSED: dict[str, str] = {
     "interp": "`left=`, `right=` and `period=` that are traced",
     "linspace": "bounds that are arrays",
     "matmul, vecdot": "`axes=`, `axis=`, `keepdims=`",
+    "mean, var, std": "`dtype=` of integers",
     "nanmedian": "`out=`",
     "pad": "a function as `mode`",
     "partition, argpartition": "`kth` that is an array (ints and lists of them are fine)",
@@ -28,6 +29,7 @@ REFUSED: dict[str, str] = {
     "ravel, reshape": '`order=` "A" and "K" of arguments and views, whose memory may lie either way',
     "repeat": "`repeats` for each element",
     "searchsorted": "`sorter=`",
+    "sliding_window_view": "`writeable=True`: windows overlap",
     "sort, argsort": "`order=`, which names fields of structured arrays",
     "zeros, ones, empty, full, copy": '`order="F"`: results are in C order',
 }
