@@ -83,8 +83,8 @@ def ulps(actual: Array, exact: Any, dtype: np.dtype[Any]) -> Array:
 
     One ulp at y in [2^e, 2^(e+1)) is the spacing of dtype there: 2^(max(e, e_min) − p + 1)."""
     info = np.finfo(dtype)
-    wide = np.asarray(exact, np.longdouble)
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"):  # a NaN that signals warns when it is widened
+        wide = np.asarray(exact, np.longdouble)
         _, exponent = np.frexp(np.abs(wide))
         least = int(info.minexp) - int(info.nmant)
         unit = np.ldexp(np.longdouble(1), np.maximum(exponent - 1 - int(info.nmant), least).astype(np.int32))
