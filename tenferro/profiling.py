@@ -152,5 +152,5 @@ def profile() -> Profile:
 
     ``print(p)`` is a summary by region; ``p.events`` is everything, ``p.table()`` the summary as data, ``p.save(path)``
     a file for chrome://tracing; notebooks show a timeline. Inside the scope calls go through Python, which costs some
-    microseconds each; outside nothing is measured."""
+    tens of microseconds each; outside nothing is measured."""
     return Profile()

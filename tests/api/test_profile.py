@@ -260,6 +260,14 @@ def native_hits(f: Any) -> int:
     return 0 if f._shortcuts is None else int(f._shortcuts.hits)
 
 
+def natively_served(f: Any) -> bool:
+    """Whether the next calls go the native way; a few may not, where a kernel is compiled again meanwhile."""
+    before = native_hits(f)
+    for _ in range(20):
+        f(X, Y)
+    return native_hits(f) >= before + 15
+
+
 def test_native_calls_stop_inside_and_go_on_outside():
     f = tn.jit(lambda a, b: a - b * 3.0)
     for _ in range(6):
@@ -271,10 +279,7 @@ def test_native_calls_stop_inside_and_go_on_outside():
     assert native_hits(f) == before and len(p.launches) == 4
     assert all(r.tobytes() == outside.tobytes() for r in inside)
     assert not switches.is_paused() and recording.recorders == []
-    for _ in range(3):
-        f(X, Y)
-    assert native_hits(f) == before + 3
-    assert len(p.launches) == 4
+    assert natively_served(f) and len(p.launches) == 4
 
 
 def test_a_function_met_inside_is_native_at_once_outside():
@@ -282,9 +287,7 @@ def test_a_function_met_inside_is_native_at_once_outside():
     with tn.profile():
         for _ in range(50):
             f(X, Y)
-    for _ in range(4):
-        f(X, Y)
-    assert native_hits(f) >= 2
+    assert natively_served(f)
 
 
 def test_an_operator_of_arrays_stays_native_outside():
