@@ -16,7 +16,9 @@ import pytest
 
 import tenferro as tn
 from tenferro import profile_drawing, profile_rows
+from tenferro.engines import recording
 from tenferro.engines.cpu import bandwidth
+from tenferro.engines.engine import RunResult
 from tenferro.engines.recording import Launch, MemorySample, Recorder
 from tenferro.profile_rows import Row
 from tenferro.profiling import Profile
@@ -322,3 +324,17 @@ def test_a_recorder_takes_no_event_from_before_it():
     recorder.end()
     recorder.take(made_row(1 << 62))
     assert recorder.events == []
+
+
+def test_a_program_that_runs_inside_another_gives_its_name_back():
+    names = []
+
+    def run(inner: str) -> RunResult:
+        names.append(recording.running("own"))
+        if inner:
+            recording.recorded_call(lambda: run(""), "cpu:0", inner, [])
+            names.append(recording.running("own"))
+        return RunResult([])
+
+    recording.recorded_call(lambda: run("inner"), "cpu:0", "outer", [])
+    assert [*names, recording.running("own")] == ["outer", "inner", "outer", "own"]
