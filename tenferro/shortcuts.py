@@ -182,7 +182,7 @@ class _Writer:
             self._entry.absent(*root)
             return
         k, value = self._at(guard.place)
-        is_fixed = guard.relation in ("equals", "value", "is") or isinstance(value, _LASTING)
+        is_fixed = type(value) in _IMMUTABLE or isinstance(value, _LASTING)
         if guard.relation == "type" and isinstance(value, np.ndarray | Array):
             return  # an array that is read is looked at; of one that is not, nothing matters
         if guard.relation not in ("equals", "value", "is", "object", "type") or not is_fixed:
@@ -214,6 +214,8 @@ class _Writer:
         raise _Unfit
 
 
+_IMMUTABLE = frozenset({int, float, complex, bool, str, bytes, type(None)})
+"""Classes whose objects never change: the very same one is equal to what it was."""
 _LASTING = (ModuleType, FunctionType, BuiltinFunctionType, type, np.ufunc, np.dtype)
 """Classes whose objects an entry may keep alive."""
 

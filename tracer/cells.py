@@ -358,6 +358,24 @@ def _runs(waiting: dict[Place, Operand]) -> list[tuple[Place, list[Operand]]]:
     return runs
 
 
+def whole(shape: Sequence[Extent]) -> Box:
+    """All of an array of this shape."""
+    rank = len(shape)
+    return Box((0,) * rank, (1,) * rank, tuple(shape), tuple(range(rank)))
+
+
+def undoes(second: Step, first: Step | None, shape: Sequence[Extent]) -> bool:
+    """Whether two boxes in turn are all of an array of this shape again, as two reversals are."""
+    if not (isinstance(first, Box) and isinstance(second, Box)):
+        return False
+    same_axes = tuple(range(len(shape)))
+    if first.kept != same_axes or second.kept != same_axes or second.sizes != tuple(shape):
+        return False
+    steps = zip(first.steps, second.steps, strict=True)
+    starts = (add(a, mul(s, b)) for a, s, b in zip(first.starts, first.steps, second.starts, strict=True))
+    return all(a * b == 1 for a, b in steps) and all(start == 0 for start in starts)
+
+
 def is_contiguous(step: Step, base_contiguous: bool, base_shape: Sequence[Extent]) -> bool:
     """Whether the view's elements lie in row-major order without gaps, taking the base as row-major."""
     if not base_contiguous:

@@ -14,7 +14,7 @@ import numpy as np
 from tenferro.tracer import build, complaints
 from tenferro.tracer.api.methods import ArrayMethods
 from tenferro.tracer.api.record import API
-from tenferro.tracer.cells import READ_ONLY, AnyArray, Cell, Reshaped, Step, Transposed, is_contiguous
+from tenferro.tracer.cells import READ_ONLY, AnyArray, Cell, Reshaped, Step, Transposed, is_contiguous, undoes, whole
 from tenferro.tracer.contents import contents
 from tenferro.tracer.dim import Dim, make_dim, shape_of
 from tenferro.tracer.dims import Extent, product
@@ -108,6 +108,8 @@ class TracedArray(ArrayMethods):
                 return self
             base = fresh(self._cell.trace, self.read(), scalar=False)
             return TracedArray(base._cell, type_, base, step)
+        if self._parent is not None and undoes(step, self._step, self._parent.type.shape):
+            return TracedArray(self._cell, type_, self._parent, whole(shape))
         return TracedArray(self._cell, type_, self, step)
 
     def store(self, value: Operand) -> None:

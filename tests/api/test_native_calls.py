@@ -411,3 +411,32 @@ def test_kernels_still_become_better():
             break
     assert levels == {2}
     same(served(f, a), f(a))
+
+
+@pytest.mark.parametrize("kind", ["set", "bytearray", "array", "list", "dict", "deque"])
+def test_captured_containers_that_change_in_place(kind):
+    """Whoever is the same object need not be as it was."""
+    import array
+    from collections import deque
+
+    made: dict[str, Any] = {
+        "set": {1.0}, "bytearray": bytearray(b"\x01"), "array": array.array("d", [1.0]), "list": [1.0],
+        "dict": {1.0: 0}, "deque": deque([1.0]),
+    }  # fmt: skip
+    held = made[kind]
+
+    def change() -> None:
+        match kind:
+            case "set":
+                held.add(5.0)
+            case "dict":
+                held[5.0] = 0
+            case _:
+                held.append(5)
+
+    f = tn.jit(lambda v: v + sum(held))
+    v = np.arange(3.0)
+    for _ in range(6):
+        same(f(v), v + 1)
+    change()
+    same(f(v), v + 6)

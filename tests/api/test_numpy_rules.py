@@ -429,3 +429,28 @@ def test_a_read_only_array_is_not_written() -> None:
     x.flags.writeable = False
     with pytest.raises(tn.MutationError, match=r"setitem: .*read-only \(at .*test_numpy_rules"):
         tn.asarray(x)[0] = 1.0
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda y: y[::-1][::-1],
+        lambda y: y[::-1, ::-1][::-1, ::-1],
+        lambda y: y[::-1][::-1][::-1][::-1],
+        lambda y: np.flip(np.flip(y)),
+        lambda y: y[:, ::-1][:, ::-1],
+        lambda y: y[:][::1],
+    ],
+)
+def test_a_view_reversed_twice_is_contiguous_again(view):
+    def f(x):
+        y = np.zeros((3, 2))
+        flat = view(y).reshape(-1)
+        flat[0] = x[0]
+        return y
+
+    x = np.ones(1)
+    assert tn.jit(f)(x).tolist() == f(x).tolist()
+    g = tn.jit(lambda x: view(x))
+    z = np.arange(6.0).reshape(3, 2)
+    assert np.array_equal(g(z), z) and np.shares_memory(g(z), z)
