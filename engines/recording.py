@@ -65,6 +65,24 @@ class Launch(Event):
     written: int
     threads: int
 
+    @property
+    def gb_per_second(self) -> float:
+        """Bytes read and written, by the time."""
+        return (self.read + self.written) / max(self.end - self.start, 1)
+
+    @property
+    def bandwidth(self) -> float:
+        """That as a share of what a copy on all cores reaches, which is measured when this is first asked for. More
+        than 1 where the data came from a cache."""
+        return of_copy(self.gb_per_second)
+
+
+def of_copy(gb_per_second: float) -> float:
+    """A rate as a share of this machine's memory bandwidth."""
+    from tenferro.engines.cpu.bandwidth import copy_rate
+
+    return gb_per_second * 1e9 / copy_rate()
+
 
 @dataclass(frozen=True, slots=True)
 class Seam(Event):

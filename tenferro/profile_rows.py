@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-from tenferro.engines.recording import Compile, Event, Launch, Prepare, Run, Seam, Trace, Transfer
+from tenferro.engines.recording import Compile, Event, Launch, Prepare, Run, Seam, Trace, Transfer, of_copy
 from tenferro.tracer.lines import SourceLine
 
 MOST_ROWS = 40
@@ -40,11 +40,8 @@ class Row:
 
     @property
     def bandwidth(self) -> float:
-        """That as a share of what a copy on all cores reaches, which is measured when this is first asked for. More
-        than 1 where the data came from a cache."""
-        from tenferro.engines.cpu.bandwidth import copy_rate
-
-        return self.gb_per_second * 1e9 / copy_rate()
+        """That as a share of what a copy on all cores reaches, as of a ``Launch``."""
+        return of_copy(self.gb_per_second)
 
 
 @dataclass(frozen=True, slots=True)

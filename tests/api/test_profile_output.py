@@ -68,6 +68,9 @@ def test_rows_add_events_up(p: Profile):
         assert row.share == pytest.approx(row.ms / p.ms) and 0 < row.share < 1
         assert row.gb_per_second == pytest.approx((row.read + row.written) / (row.ms * 1e-3) / 1e9)
         assert row.bandwidth == pytest.approx(row.gb_per_second / 10)
+    for e in p.launches:
+        assert e.gb_per_second == pytest.approx((e.read + e.written) / (e.ms * 1e6))
+        assert e.bandwidth == pytest.approx(e.gb_per_second / 10)
     last = next(r for r in table if r.name == "r1")
     assert (last.read, last.written) == (3 * 8 * N, 3 * 8 * N)
 
