@@ -142,7 +142,8 @@ def test_threads_of_a_launch():
         f(X)
     with tn.profile() as q, tn.threads(3):
         f(X)
-    assert [e.threads for e in (*p.launches, *q.launches)] == [1, 3]
+    share: Any = getattr(tn.default_runtime().engines()[0], "share", None)  # less than all beside other engines
+    assert [e.threads for e in (*p.launches, *q.launches)] == [1, min(3, share or 3)]
 
 
 # -- seams -------------------------------------------------------------------------------------------------------------
