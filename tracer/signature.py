@@ -110,11 +110,15 @@ def classify(value: Any, name: str, function: str, donated: bool = False) -> Arg
             f"{function}: argument {name} is a {cls.__module__}.{cls.__qualname__}, a subclass of ndarray; "
             f"numpy.ndarray is needed, np.asarray({name}) makes one{at(user_line())}"
         )
-    if isinstance(value, np.generic):
+    if isinstance(value, np.generic) or (isinstance(value, float | complex) and cls not in (float, complex)):
+        # Subclasses of Python's numbers are no weak numbers, as in NumPy.
         array = as_native(np.asarray(value), name, function)
         return ArgumentLeaf("array", array, (array.dtype, "scalar"), name, value, donated=donated)
     if _is_static(value):
         return ArgumentLeaf("static", value, _checked_static(value, name, function), name, value)
+    if isinstance(value, int) and cls is not int:
+        array = np.array(_checked_int(value, name, function))
+        return ArgumentLeaf("array", array, (array.dtype, "scalar"), name, value, donated=donated)
     if isinstance(value, int):
         return ArgumentLeaf("int", _checked_int(value, name, function), int, name, value)
     if isinstance(value, float):
