@@ -13,7 +13,7 @@ from tenferro.engines.errors import ConfigurationError, ProviderContractError
 from tenferro.engines.events import Driver, ImmediateDriver
 from tenferro.lowering.checks import called
 from tenferro.lowering.exec_program import Instruction
-from tenferro.lowering.plan import Plan
+from tenferro.lowering.plan import Plan, Stretch
 from tenferro.tracer import switches
 from tenferro.tracer.dims import Environment, Leaf, evaluate_shape
 from tenferro.tracer.lines import at
@@ -94,6 +94,10 @@ class Executable(ABC):
     @abstractmethod
     def kernel_texts(self) -> dict[str, dict[str, str]]:
         """Per region name, the texts by stage, as far as they exist: ``"llvm"``, ``"asm"``, ``"cuda"``."""
+
+    def segments(self, inputs: Sequence[Any], runtime: Environment) -> Sequence[Stretch] | None:
+        """How a run on these inputs went that measured these run-time extents; None where the plan itself tells."""
+        return None
 
     def notes(self) -> Sequence[str]:
         """What else is to be known of how the kernels are run, a line each."""

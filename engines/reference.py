@@ -17,9 +17,9 @@ from tenferro.engines.values import scalar_array
 from tenferro.lowering.checks import bounds_error, empty_error, exponent_error, report_division, unmet_error
 from tenferro.lowering.exec_program import ExecProgram, Instruction, Slot, Source
 from tenferro.lowering.masks import lane_conditions
-from tenferro.lowering.plan import Plan
+from tenferro.lowering.plan import Plan, Stretch, seam_of
 from tenferro.lowering.tree import accumulator, in_tree_order, tree_moments, tree_product, tree_sum
-from tenferro.tracer.dims import DimExpr, Leaf, evaluate
+from tenferro.tracer.dims import DimExpr, Environment, Leaf, evaluate
 from tenferro.tracer.op import Check, Indexed, Library, Pointwise, Reduction, View
 from tenferro.tracer.ops.reductions import reduced_shape
 from tenferro.tracer.program import DimScalar, Literal, Params
@@ -90,6 +90,11 @@ class ReferenceExecutable(Executable):
 
     def kernel_texts(self) -> dict[str, dict[str, str]]:
         return {}
+
+    def segments(self, inputs: Sequence[Any], runtime: Environment) -> Sequence[Stretch]:
+        """Every instruction is a call."""
+        reason = "the reference engine calls NumPy for every operation"
+        return [seam_of(-1, i, reason) for i in self.program.instructions if not isinstance(i.op.form, View)]
 
     @property
     def kernels(self) -> int:

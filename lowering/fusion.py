@@ -363,7 +363,8 @@ def _slots_of(node: object) -> tuple[int, ...]:
 
 
 def frees(context: Context, steps: Sequence[Step]) -> list[tuple[int, ...]]:
-    """After each step, the slots whose memory nothing reads any more; views of it are listed with it."""
+    """After each step, the slots whose memory nothing reads any more; views of it are listed with it, and so is a base
+    whose memory an update took."""
     references = context.references
     given = {i.slot.index for i in context.program.inputs}
     kept = {memory_root(references, o.index) for o in context.program.outputs if isinstance(o, Slot)}
@@ -379,7 +380,9 @@ def frees(context: Context, steps: Sequence[Step]) -> list[tuple[int, ...]]:
                 views.setdefault(root, []).append(slot)
     for step in steps:
         if isinstance(step, AdoptStep) and step.steal:
-            last.pop(step.base.index, None)
+            base, target = step.base.index, step.target.index
+            last.pop(base, None)
+            views.setdefault(target, []).extend((base, *views.pop(base, ())))
     found: list[list[int]] = [[] for _ in steps]
     for root, position in last.items():
         if root not in given and root not in kept:

@@ -1,12 +1,12 @@
 """Peak memory: a Plan goes in, what its run holds at most comes out, as a formula over its sizes and as a number.
 
 Counted are results and temporaries; inputs are borrowed. A size that depends on data counts with its upper bound, where
-there is one.
+there is one, and a reshape that may have to copy as a copy.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tenferro.lowering.plan import AdoptStep, CallStep, Plan, RegionStep, Step, ViewStep
 from tenferro.lowering.references import References
@@ -24,6 +24,7 @@ from tenferro.tracer.dims import (
     sub,
     substitute,
 )
+from tenferro.tracer.lines import SourceLine
 from tenferro.tracer.ops import library
 from tenferro.tracer.program import Literal
 
@@ -31,13 +32,27 @@ MAX_TERMS = 8
 """Steps that may each be the peak for some sizes; beyond this many the formula sums the rest instead."""
 
 
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """Memory that step ``first`` makes for ``slot`` and that is held until step ``last`` has run; None for a result,
+    which outlives the run. ``line``: the user's, where the slot was made."""
+
+    slot: int
+    size: Extent
+    line: SourceLine | None
+    first: int
+    last: int | None = None
+
+
 @dataclass(frozen=True)
 class Memory:
-    """``live[i]``: the bytes held while step i runs. ``peak``: the largest of them for any sizes."""
+    """``live[i]``: the bytes held while step i runs. ``peak``: the largest of them for any sizes. ``naive``: what the
+    run would take if every array that a step makes had memory of its own for the whole run."""
 
     live: tuple[Extent, ...]
     peak: Extent
-    total: Extent
+    naive: Extent
+    buffers: tuple[Buffer, ...]
 
     def bytes(self, env: Environment) -> int:
         """The peak under the given sizes."""
@@ -48,8 +63,13 @@ class Memory:
         values = [evaluate(n, env) for n in self.live]
         return values.index(max(values))
 
+    def largest(self, env: Environment) -> list[tuple[int, Buffer]]:
+        """The buffers with their bytes under the given sizes, the largest first."""
+        sizes = [(evaluate(b.size, env), b) for b in self.buffers]
+        return sorted(sizes, key=lambda pair: -pair[0])
+
     def __str__(self) -> str:
-        return f"peak {self.peak} bytes; without reuse {self.total} bytes"
+        return f"peak {self.peak} bytes; naive {self.naive} bytes"
 
 
 def memory(plan: Plan) -> Memory:
@@ -62,20 +82,25 @@ def memory(plan: Plan) -> Memory:
         bytes_ = mul(product(types[slot].shape), types[slot].dtype.itemsize)
         return substitute(bytes_, lambda found: bounds.get(found, leaf(found.kind, found.index, found.axis)))
 
-    held: dict[int, Extent] = {}
+    lines = {s.index: i.line for i in plan.program.instructions for s in i.outputs}
+    buffers: list[Buffer] = []
+    held: dict[int, int] = {}  # slot → its buffer
     now: Extent = 0
-    total: Extent = 0
+    naive: Extent = 0
     live: list[Extent] = []
-    for step, dead in zip(plan.steps, plan.frees, strict=True):
+    for number, (step, dead) in enumerate(zip(plan.steps, plan.frees, strict=True)):
         for slot in _allocates(step, references):
-            held[slot] = size(slot)
-            now, total = add(now, held[slot]), add(total, held[slot])
+            held[slot] = len(buffers)
+            buffers.append(Buffer(slot, size(slot), lines[slot], number))
+            now, naive = add(now, buffers[-1].size), add(naive, buffers[-1].size)
         if isinstance(step, AdoptStep) and step.steal and step.base.index in held:
             held[step.target.index] = held.pop(step.base.index)
+            naive = add(naive, size(step.target.index))
         live.append(now)
-        for slot in dead:
-            now = sub(now, held.pop(slot, 0))
-    return Memory(tuple(live), _largest(live), total)
+        for k in [held.pop(slot) for slot in dead if slot in held]:
+            buffers[k] = replace(buffers[k], last=number)
+            now = sub(now, buffers[k].size)
+    return Memory(tuple(live), _largest(live), naive, tuple(buffers))
 
 
 def _allocates(step: Step, references: References) -> tuple[int, ...]:

@@ -1,17 +1,21 @@
 """The plan: how an ExecProgram runs, as steps over its slots. What an engine compiles.
 
-In: an ExecProgram (``tenferro.lowering.fusion.plan``). Out: steps in order. A *segment* is a run of steps between seams
-that one native function can serve; a ``CallStep`` is a seam unless it is a matrix product.
+In: an ExecProgram (``tenferro.lowering.fusion.plan``). Out: steps in order. A *segment* is a run of steps that an
+engine carries out in one go; a *seam* is work of Python's between two of them. As a rule a ``CallStep`` is a seam
+unless it is a matrix product; an engine knows more when it has seen layouts.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from tenferro.lowering.exec_program import ExecProgram, Instruction, Slot
 from tenferro.lowering.region import Region
-from tenferro.tracer.op import Contraction
+from tenferro.tracer.lines import SourceLine, at
+from tenferro.tracer.op import Contraction, Extension, Library
+from tenferro.tracer.ops import library
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,72 @@ class CallStep:
 Step: TypeAlias = RegionStep | ViewStep | AdoptStep | CallStep
 
 
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Steps by number; ``kernels``: those of them that a kernel carries out. Views have none, and neither has what has
+    no elements."""
+
+    steps: tuple[int, ...]
+    kernels: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Seam:
+    """A call of Python's, or of NumPy's, that step ``step`` needs (−1 where no step of a plan does)."""
+
+    step: int
+    function: str
+    line: SourceLine | None
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.function}{at(self.line)}: {self.reason}"
+
+
+Stretch: TypeAlias = Segment | Seam
+
+
+def seam_of(step: int, instruction: Instruction, reason: str = "") -> Seam:
+    """The seam that a call of this instruction is; ``reason`` where it is not the instruction's own."""
+    op, form = instruction.op, instruction.op.form
+    function = str(instruction.params["function"] if op is library.numpy_call else op.name)
+    if not reason:
+        match form:
+            case Extension(family=family):
+                order = ", in the program's order" if op.is_ordered else ""
+                reason = f"an operation of the extension family {family!r}{order}"
+            case Library(runtime_extents=extents) if extents:
+                reason = "a run-time extent: what follows is laid out when it is known"
+            case _:
+                reason = f"no kernel for {function}"
+    return Seam(step, function, instruction.line, reason)
+
+
+def kernel_name(step: Step) -> str:
+    """What the kernel of a step is called, where it has one."""
+    match step:
+        case RegionStep(region=region):
+            return region.name
+        case CallStep(instruction=instruction):
+            return str(instruction.op.name)
+        case AdoptStep() | ViewStep():
+            return "copy"
+
+
+def _has_kernel(step: Step) -> bool:
+    return not (isinstance(step, ViewStep) or (isinstance(step, AdoptStep) and step.steal))
+
+
+def lines_of(step: Step) -> tuple[SourceLine, ...]:
+    """The user's lines that a step carries out, each once."""
+    match step:
+        case RegionStep(region=region):
+            lines = region.lines
+        case AdoptStep(instruction=instruction) | CallStep(instruction=instruction) | ViewStep(instruction=instruction):
+            lines = (instruction.line,)
+    return tuple(dict.fromkeys(line for line in lines if line is not None))
+
+
 @dataclass(frozen=True)
 class Plan:
     """``frees[i]``: the slots whose memory is dead after step i (views keep their base alive)."""
@@ -66,12 +136,42 @@ class Plan:
     def regions(self) -> tuple[Region, ...]:
         return tuple(s.region for s in self.steps if isinstance(s, RegionStep))
 
-    def segments(self) -> tuple[tuple[Step, ...], ...]:
-        """Runs of steps between seams; a seam stands alone."""
-        found: list[list[Step]] = [[]]
-        for step in self.steps:
+    def segments(self) -> tuple[Stretch, ...]:
+        """Segments and seams in order, as far as the steps alone tell."""
+        found: list[Stretch] = []
+        run: list[int] = []
+        for number, step in enumerate(self.steps):
             if isinstance(step, CallStep) and step.is_seam:
-                found += [[step], []]
+                found += [*self.segment(run), seam_of(number, step.instruction)]
+                run = []
             else:
-                found[-1].append(step)
-        return tuple(tuple(s) for s in found if s)
+                run.append(number)
+        return (*found, *self.segment(run))
+
+    def segment(self, steps: Sequence[int], launched: Collection[int] | None = None) -> list[Stretch]:
+        """These steps as a segment, nothing for none; ``launched``: those that have a kernel, where that is known."""
+        if not steps:
+            return []
+        kernels = [n for n in steps if (_has_kernel(self.steps[n]) if launched is None else n in launched)]
+        return [Segment(tuple(steps), tuple(kernels))]
+
+    def lasting(self) -> frozenset[int]:
+        """The slots whose memory the outputs are: they, and what they are views or updates of."""
+        parents: dict[int, int] = {}
+        for step in self.steps:
+            match step:
+                case ViewStep(instruction=instruction):
+                    parents.update(
+                        (instruction.outputs[0].index, s.index) for s in instruction.inputs if isinstance(s, Slot)
+                    )
+                case AdoptStep(base=base, target=target):
+                    parents[target.index] = base.index
+                case RegionStep() | CallStep():
+                    pass
+        outputs = {o.index for o in self.program.outputs if isinstance(o, Slot)}
+        seen = set(outputs)
+        for slot in outputs:
+            while slot in parents and parents[slot] not in seen:
+                slot = parents[slot]
+                seen.add(slot)
+        return frozenset(seen)

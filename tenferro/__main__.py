@@ -85,7 +85,8 @@ REGION_LEGEND = """  s0, s1, â€¦ are arrays (slots), arguments first; v0, v1, â€
   o marks what is computed once for each row, or once: results of reductions, and numbers made of them
   s5! in a call line is the last use, so that its memory may be taken over; s7 = v5 is a store"""
 MEMORY_LEGEND = """  peak is the most memory that a run holds beyond its inputs: here, and as a formula for every size
-  without reuse is what it would take if no buffer were freed"""
+  naive is what it would take if every array had memory of its own; the largest arrays are listed with the steps that
+  hold them"""
 
 
 def heading(text: str) -> None:
@@ -115,7 +116,8 @@ def show_all(lowered: Lowered, info: CacheInfo, explanation: Explanation) -> Non
     print(lowered.as_text("regions"))
     print(REGION_LEGEND)
     heading("machine code")
-    print(f"{info.kernels} kernels, {info.kernel_bytes} bytes; {lowered.memory()}")
+    print(f"{info.kernels} kernels, {info.kernel_bytes} bytes")
+    print(lowered.memory())
     print(MEMORY_LEGEND)
     print(explanation)
 

@@ -318,8 +318,8 @@ class Compiled:
         """The stages, for the sizes of these inputs."""
         prepared = self.prepared
 
-        def run() -> RunResult:
-            return self.runtime.run_checked(self.engines, prepared, inputs)
+        def run(of: Prepared) -> RunResult:
+            return self.runtime.run_checked(self.engines, of, inputs)
 
         return Lowered(prepared, environment(self.program, inputs), run)
 

@@ -3,54 +3,33 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
-from tenferro.guards import in_words
 from tenferro.kernel_text import kernel_text
 from tenferro.lowering.exec_program import ExecProgram
 from tenferro.lowering.memory import memory
 from tenferro.lowering.partition import Part
-from tenferro.lowering.plan import AdoptStep, CallStep, Plan, RegionStep, Step, ViewStep
+from tenferro.lowering.plan import CallStep, Plan, Stretch
 from tenferro.lowering.region import Region
+from tenferro.memory import Memory, memory_of
 from tenferro.runtime import OperationNode, Prepared, Schedule
+from tenferro.segments import Watched, segments_text, step_text
 from tenferro.tracer.config import SHOW_STAGES
 from tenferro.tracer.dims import Leaf
 from tenferro.tracer.errors import LoweringError
 from tenferro.tracer.program import SemanticProgram
 
 
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """The most memory that a run holds at one time beyond its inputs: results and temporaries.
-
-    ``formula`` holds for all sizes; ``bytes`` is its value for the call's, reached in step ``at``. ``total`` is what
-    the run would take if nothing were freed."""
-
-    formula: str
-    bytes: int
-    total: str
-    at: str
-
-    def __str__(self) -> str:
-        return f"peak {self.bytes} bytes = {self.formula} (at {self.at}); without reuse {self.total}"
-
-
-def _name(step: Step) -> str:
-    match step:
-        case RegionStep(region):
-            return f"region {region.name}"
-        case AdoptStep(instruction=instruction) | CallStep(instruction) | ViewStep(instruction):
-            return str(instruction.op.name)
-
-
 @dataclass(frozen=True, repr=False)
 class Lowered:
-    """The stages of one program for the sizes of one call."""
+    """The stages of one program for the sizes of one call. ``run`` carries the program out on the call's inputs, by the
+    executables of what it is given."""
 
     prepared: Prepared
     env: Mapping[Leaf, int]
-    run: Callable[[], object]
+    run: Callable[[Prepared], object]
 
     @property
     def program(self) -> SemanticProgram:
@@ -82,29 +61,31 @@ class Lowered:
         return tuple(r for p in self.plans for r in p.regions)
 
     def as_text(self, stage: str = "program") -> str:
-        """The text of ``"program"``, ``"exec"``, ``"schedule"``, ``"regions"``, ``"kernel"``, ``"llvm"``, ``"asm"`` or
-        ``"cuda"``.
+        """The text of ``"program"``, ``"exec"``, ``"schedule"``, ``"regions"``, ``"segments"``, ``"kernel"``,
+        ``"llvm"``, ``"asm"`` or ``"cuda"``.
 
-        The last three compile the kernels. Of a program of several engines the last five have a heading for each part:
-        its engine, and its number in the schedule. ValueError for another name."""
+        ``"segments"`` and the last three run the program once. Of a program of several engines the last six have a
+        heading for each part: its engine, and its number in the schedule. ValueError for another name."""
         match stage:
             case "program":
                 return str(self.program)
             case "exec":
                 return str(self.exec_program)
             case "regions":
-                return self._by_part(lambda p: "\n".join(_step_text(s) for s in p.steps))
+                return self._by_part(lambda _, p: "\n".join(step_text(s) for s in p.steps))
+            case "segments":
+                return self._by_part(lambda number, p: segments_text(p, self.stretches[number]))
             case "schedule":
                 return str(self.schedule)
             case "kernel":
-                return self._by_part(lambda p: "\n".join(kernel_text(r) for r in p.regions))
+                return self._by_part(lambda _, p: "\n".join(kernel_text(r) for r in p.regions))
             case "llvm" | "asm" | "cuda":
                 return self._native_text(stage)
             case _:
                 raise ValueError(f"as_text: stage {stage!r}; one of {', '.join(SHOW_STAGES)} is needed")
 
     def _native_text(self, stage: str) -> str:
-        self.run()  # kernels are compiled when first needed
+        self.run(self.prepared)  # kernels are compiled when first needed
         sign, found = "//" if stage == "cuda" else ";", []
         for part, heading in self._parts():
             unit = self.prepared.units[part]
@@ -127,24 +108,35 @@ class Lowered:
                 is_alone = self.schedule.is_flat
                 yield number, "" if is_alone else f"== {self.schedule.domains[node.engine]}, part {number}"
 
-    def _by_part(self, text: Callable[[Plan], str]) -> str:
-        """The text of each part's plan, in the slots and sizes of the whole program."""
+    def _by_part(self, text: Callable[[int, Plan], str]) -> str:
+        """The text of each part's plan, which is given with its number, in the slots and sizes of the whole program."""
         found = []
         for number, heading in self._parts():
             node, plan = self.schedule.nodes[number], self.prepared.plans[number]
             assert isinstance(node, OperationNode) and plan is not None
-            found += [text(plan)] if not heading else [heading, _in_whole(text(plan), node.part, self.exec_program)]
+            written = text(number, plan)
+            found += [written] if not heading else [heading, _in_whole(written, node.part, self.exec_program)]
         return "\n".join(found)
 
+    @cached_property
+    def stretches(self) -> Mapping[int, Sequence[Stretch]]:
+        """For each part, by its number in the schedule, the segments and seams of a run for this call's layouts. The
+        program is run once to see them."""
+        units = tuple([None if u is None else Watched(u) for u in self.prepared.units])
+        self.run(replace(self.prepared, units=units))
+        found: dict[int, Sequence[Stretch]] = {}
+        for number, (unit, plan) in enumerate(zip(units, self.prepared.plans, strict=True)):
+            if unit is not None and plan is not None:
+                told = unit.told()
+                found[number] = plan.segments() if told is None else told
+        return found
+
     def memory(self) -> Memory:
-        """The peak of results and temporaries, as a formula over the call's sizes and as a number of bytes.
-        LoweringError for a program of several engines."""
+        """The peak of results and temporaries, as a formula over the call's sizes and as a number of bytes, and the
+        buffers that it is made of. LoweringError for a program of several engines."""
         if self.prepared.flat is None:
             raise LoweringError(f"memory: {self.program.name} runs in {len(self.plans)} parts; one engine is needed")
-        found = memory(self.plan)
-        peak, total = (in_words(str(n), self.program) for n in (found.peak, found.total))
-        at = _name(self.plan.steps[found.step(self.env)]) if found.live else "no step"
-        return Memory(peak, found.bytes(self.env), total, at)
+        return memory_of(self.plan, self.env, self.program)
 
     def __str__(self) -> str:
         lines = [self._summary(), f"as_text(stage) shows one of {', '.join(SHOW_STAGES)}"]
@@ -182,15 +174,3 @@ def _in_whole(text: str, part: Part, program: ExecProgram) -> str:
         return f"s{slots[int(digits)]}" if kind == "s" else str(part.sizes[int(digits) - first])
 
     return _LOCAL.sub(name, text)
-
-
-def _step_text(step: Step) -> str:
-    match step:
-        case RegionStep(region):
-            return str(region)
-        case AdoptStep(base, target, steal, _):
-            return f"{target} starts as {'the memory' if steal else 'a copy'} of {base}"
-        case ViewStep(instruction):
-            return f"view   {instruction}"
-        case CallStep(instruction):
-            return f"call   {instruction}"

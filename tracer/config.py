@@ -13,7 +13,7 @@ from typing import Any
 
 from tenferro.tracer.errors import TenferroError
 
-SHOW_STAGES = ("program", "exec", "schedule", "regions", "kernel", "llvm", "asm", "cuda")
+SHOW_STAGES = ("program", "exec", "schedule", "regions", "segments", "kernel", "llvm", "asm", "cuda")
 ENGINES = ("cpu", "reference")
 TIERS = ("auto", "0", "2")
 VECTOR_BITS = (0, 256, 512)

@@ -14,35 +14,41 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from tenferro.engines.cpu import layout as lay, memory
+from tenferro.engines.cpu.arena import ARENA, Made, lay_out
 from tenferro.engines.cpu.kernel import FAST, GOOD, KernelTable
 from tenferro.engines.cpu.launch import add_region
 from tenferro.engines.cpu.layout import NeedsCopyError, Strided, contiguous
 from tenferro.engines.cpu.native import Block
 from tenferro.engines.cpu.products import add_product
+from tenferro.engines.cpu.slabs import copy_region, kept_slabs, slab_copy
 from tenferro.engines.cpu.traffic import Stage
 from tenferro.lowering.exec_program import Instruction, Slot, Source
 from tenferro.lowering.plan import AdoptStep, CallStep, Plan, RegionStep, Step, ViewStep
-from tenferro.lowering.region import Access, Gather, Load, Region, Store, ViewStep as View
+from tenferro.lowering.region import Access, Gather, Load, Region, ViewStep as View
 from tenferro.tracer import op
-from tenferro.tracer.dims import Environment, Leaf, evaluate_shape
+from tenferro.tracer.dims import Leaf, evaluate_shape
 from tenferro.tracer.errors import LoweringError
 from tenferro.tracer.lines import SourceLine
-from tenferro.tracer.op import Library
-from tenferro.tracer.program import ArrayType, Params
+from tenferro.tracer.op import Extension, Library
+from tenferro.tracer.program import ArrayType
 
+_MADE = 1 << 40
+"""Beside a position: its array in a block that is not closed yet, where it is not known how it will be named."""
+GIVE_BACK_BYTES = 4 << 20
+"""Dead memory from before a block that ends it where more is to be made: an entry more, some 2 µs, against the peak."""
 HEAVY_SECONDS = 50e-6
 """Estimated work from which on a block gives up the GIL (taking it back costs a switch of threads at worst)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ViewOf:
-    """A view of the array at ``source``; with ``copy_reshape`` a C-ordered copy of it under that shape."""
+    """A view of the array at ``source``; with ``copy_reshape`` a C-ordered copy of it under that shape. ``step`` of the
+    plan needs it; −1 for an output."""
 
     position: int
     source: int
@@ -52,15 +58,18 @@ class ViewOf:
     dtype: np.dtype[Any]
     copy_reshape: tuple[int, ...] | None
     lines: tuple[SourceLine, ...]
+    step: int
 
 
 @dataclass(slots=True)
 class Enter:
-    """Run a native block on the arrays at ``positions``; it makes those at ``made``."""
+    """Run a native block on the arrays at ``positions``; it makes those at ``made``. ``steps`` of the plan have kernels
+    in it."""
 
     block: Block
     positions: tuple[int, ...]
     made: tuple[int, ...]
+    steps: tuple[int, ...]
     address: int = 0  # once the block is sealed
 
 
@@ -72,6 +81,7 @@ class Call:
     sources: tuple[int | Source, ...]
     outputs: tuple[int, ...]
     dynamic: bool
+    step: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +141,7 @@ class Tail:
         binder = Binder(old.plan, old.kernels, env, dict(old.places), old.positions, old.level)
         binder.types, binder.virtual = dict(old.types), old.virtual
         binder.owned, binder.sizes, binder.declared = set(old.owned), dict(old.sizes), dict(old.declared)
+        binder.shown, binder.number = set(old.shown), self.next_step - 1
         for slot in self.slots:
             shape, dtype = evaluate_shape(binder.types[slot].shape, env), binder.types[slot].dtype
             position = binder.places[slot].position
@@ -157,21 +168,22 @@ class Binder:
     actions: list[Action] = field(default_factory=list)
     block: Block | None = None
     block_positions: dict[int, int] = field(default_factory=dict)
-    block_made: dict[int, int] = field(default_factory=dict)
+    made: dict[int, Made] = field(default_factory=dict)  # by the current block
+    dead: dict[int, int] = field(default_factory=dict)  # position from before the block → the step that it died in
+    launched: dict[int, None] = field(default_factory=dict)  # steps with kernels in the current block
+    number: int = -1  # of the step that is being bound
     block_seconds: float = 0.0
     seconds: float = 0.0
-    owned: set[int] = field(default_factory=set)  # positions that this run allocated and may overwrite
+    owned: set[int] = field(default_factory=set)  # positions that this run allocated
+    shown: set[int] = field(default_factory=set)  # positions that an executor has seen, and may have kept
     users: dict[int, int] = field(default_factory=dict)  # position → live slots in it
-    free: dict[int, list[int]] = field(default_factory=dict)  # bytes → positions of dead temporaries of this block
     sizes: dict[int, int] = field(default_factory=dict)
     declared: dict[int, tuple[tuple[int, ...], np.dtype[Any]]] = field(default_factory=dict)
     virtual: int = -1
-    python_slots: frozenset[int] = frozenset()
     stage: Stage = field(default_factory=Stage)  # what launches are a part of
 
     def __post_init__(self) -> None:
         self.types = self.plan.program.slot_types()
-        self.python_slots = python_slots(self.plan)
         for place in self.places.values():
             self.users[place.position] = self.users.get(place.position, 0) + 1
 
@@ -179,11 +191,13 @@ class Binder:
         """The actions of the steps from ``start`` on. Kernels are compiled last, when the level is known."""
         tail = None
         for number in range(start, len(self.plan.steps)):
+            self.number = number
             tail = self._step(self.plan.steps[number], number)
             if tail is not None:
                 break
             self._free(self.plan.frees[number])
-        self.close_block()
+        self.number = -1 if tail is None else self.number
+        self.close_block(is_last=True)
         if self.good_from < self.seconds:
             self.level = GOOD
         for action in self.actions:
@@ -213,25 +227,15 @@ class Binder:
         self.positions += 1
         return self.positions - 1
 
-    def allocate(
-        self, shape: tuple[int, ...], dtype: np.dtype[Any], line: SourceLine | None, reuse: bool = False
-    ) -> int:
-        """A position for a fresh array. ``reuse``: only kernels of the current block see it, so dead memory will do."""
-        size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-        if reuse and self.block is not None and self.free.get(size):
-            position = self.free[size].pop()
-            self.owned.add(position)
-            return position
+    def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any], line: SourceLine | None) -> int:
+        """A position for a fresh array that kernels of the current block write."""
+        self.open_block()
         position = self.new_position()
-        self.block_made[position] = self.open_block().add_output(shape, dtype, memory.line_tag(line))
+        self.made[position] = Made(position, shape, dtype, memory.line_tag(line), self.number)
         self.owned.add(position)
-        self.sizes[position] = size
+        self.sizes[position] = self.made[position].size
         self.declared[position] = (shape, dtype)
         return position
-
-    def _kept(self, slot: int) -> bool:
-        """Whether a slot's array leaves the blocks: it is an output, or Python reads it."""
-        return slot in self.python_slots
 
     def put(self, slot: int, place: Place) -> None:
         self.places[slot] = place
@@ -242,8 +246,10 @@ class Binder:
 
     def fresh(self, slot: int, line: SourceLine | None) -> Place:
         """A contiguous array for a slot that a kernel will write."""
+        if self.block is not None and sum(self.sizes[p] for p in self.dead) >= GIVE_BACK_BYTES:
+            self.close_block()
         shape, dtype = self._shape(slot), self.types[slot].dtype
-        position = self.allocate(shape, dtype, line, reuse=not self._kept(slot))
+        position = self.allocate(shape, dtype, line)
         place = Place(position, Strided(0, shape, contiguous(shape, dtype.itemsize)))
         self.put(slot, place)
         return place
@@ -255,50 +261,77 @@ class Binder:
             if place is None:
                 continue
             self.users[place.position] -= 1
-            if self.users[place.position] or place.position not in self.owned:
-                continue
-            self.owned.discard(place.position)
-            if self.block is None:
+            if not self.users[place.position] and place.position in self.owned:
                 dead.append(place.position)
-            elif not self._kept(slot):
-                self.free.setdefault(self.sizes[place.position], []).append(place.position)
-        if dead:
-            self.actions.append(Drop(tuple(dead)))
+        self.release(dead)
+
+    def release(self, dead: Sequence[int]) -> None:
+        """Nothing after the current step reads these positions."""
+        self.owned -= set(dead)
+        if self.block is None:
+            if dead:
+                self.actions.append(Drop(tuple(dead)))
+            return
+        for position in dead:
+            if position in self.made:
+                self.made[position].last = self.number
+            else:
+                self.dead[position] = self.number
 
     # Blocks.
 
     def open_block(self) -> Block:
         if self.block is None:
             self.block = Block()
-            self.block_positions, self.block_made = {}, {}
+            self.block_positions, self.made, self.dead, self.launched = {}, {}, {}, {}
             self.block_seconds = 0.0
         return self.block
 
     def patch(self, position: int) -> int:
-        """How the current block names a position: by its place among the arrays handed in, or as one that it makes."""
-        made = self.block_made.get(position)
-        if made is not None:
-            return made
+        """How a launch of the current step names a position."""
+        self.launched[self.number] = None
+        return _MADE + position if position in self.made else self._given(position)
+
+    def _given(self, position: int) -> int:
+        """The place of a position among the arrays handed to the block."""
         return self.block_positions.setdefault(position, len(self.block_positions))
 
-    def close_block(self) -> None:
+    def close_block(self, *, is_last: bool = False) -> None:
+        """``is_last``: the run ends with the block, and with it what would have to be dropped."""
         if self.block is None:
             return
-        self.block.heavy = self.block_seconds > HEAVY_SECONDS
+        block, self.block = self.block, None
+        block.heavy = self.block_seconds > HEAVY_SECONDS
         self.seconds += self.block_seconds
-        made = tuple(self.block_made)
-        self.actions.append(Enter(self.block, tuple(self.block_positions), made))
-        self.block = None
-        self.free = {}
+        dead = [(p, self.sizes[p], step) for p, step in self.dead.items() if p not in self.shown]
+        layout = lay_out(list(self.made.values()), dead)
+        made = [m.position for m in layout.lasting]
+        names = {m.position: block.add_output(m.shape, m.dtype, m.tag) for m in layout.lasting}
+        if layout.arena >= 0:
+            made.append(self.new_position())
+            names[ARENA] = block.add_output((layout.arena,), np.dtype(np.uint8), layout.tag)
+        found = {_MADE + p: (name, 0) for p, name in names.items()}
+        for position, (home, offset) in layout.places.items():
+            found[_MADE + position] = (names[home] if home in names else self._given(home), offset)
+        block.resolve(found)
+        self.actions.append(Enter(block, tuple(self.block_positions), tuple(made), tuple(self.launched)))
+        dropped = (*made[len(layout.lasting) :], *self.dead)
+        if dropped and not is_last:
+            self.actions.append(Drop(dropped))
 
     # Steps.
 
     def _region(self, region: Region) -> None:
         line = region.lines[-1] if region.lines else None
+        before = self.virtual
+        copied = self._with_copies(region)
         for store in region.stores:
             if store.slot not in self.places:
                 self.fresh(store.slot, line)
-        self.block_seconds += add_region(self, self._with_copies(region), region)
+        scratch = self.positions
+        self.block_seconds += add_region(self, copied, region)
+        self.release(range(scratch, self.positions))  # what its launches hand to one another
+        self._free(range(self.virtual + 1, before + 1))
 
     def _with_copies(self, region: Region) -> Region:
         """The region with every access that has no strided form replaced by an access to a copy."""
@@ -340,7 +373,11 @@ class Binder:
         self.close_block()
         position = self.new_position()
         shape, offset, strides = strided.shape, strided.offset, strided.strides
-        self.actions.append(ViewOf(position, source, shape, offset, strides, dtype, copy_reshape, self.stage.lines))
+        lines, step = self.stage.lines, self.number
+        self.actions.append(ViewOf(position, source, shape, offset, strides, dtype, copy_reshape, lines, step))
+        if copy_reshape is not None:
+            self.owned.add(position)
+            self.sizes[position] = math.prod(copy_reshape) * dtype.itemsize
         return position
 
     def _view(self, instruction: Instruction) -> None:
@@ -361,7 +398,7 @@ class Binder:
 
     def _adopt(self, step: AdoptStep) -> None:
         base, target = self.places[step.base.index], step.target.index
-        if step.steal and base.position in self.owned:
+        if step.steal and base.position in self.owned - self.shown:
             self.put(target, base)
             return
         place = self.fresh(target, step.instruction.line)
@@ -385,14 +422,18 @@ class Binder:
     def _call(self, instruction: Instruction, number: int) -> Tail | None:
         if isinstance(instruction.op.form, op.Contraction) and add_product(self, instruction):
             return None
-        sources: list[int | Source] = []
-        for s in instruction.inputs:
-            sources.append(self.array_of(s.index) if isinstance(s, Slot) else s)
+        first = self.positions
+        sources = tuple([self.array_of(s.index) if isinstance(s, Slot) else s for s in instruction.inputs])
         self.close_block()
+        if isinstance(instruction.op.form, Extension):
+            self.shown.update(self.places[s.index].position for s in instruction.inputs if isinstance(s, Slot))
+        views = tuple([s for s in sources if isinstance(s, int) and s >= first])
         outputs = tuple(self.new_position() for _ in instruction.outputs)
         form = instruction.op.form
         dynamic = form.runtime_extents if isinstance(form, Library) else ()
-        self.actions.append(Call(instruction, tuple(sources), outputs, bool(dynamic)))
+        self.actions.append(Call(instruction, sources, outputs, bool(dynamic), number))
+        if views:  # they hold the memory of what they are views of
+            self.actions.append(Drop(views))
         self.owned |= set(outputs)
         leaves = tuple((_leaf(instruction, o, axis), outputs[o], axis) for o, axis in dynamic)
         for slot, position, kind in zip(instruction.outputs, outputs, instruction.types, strict=True):
@@ -419,77 +460,3 @@ def _leaf(instruction: Instruction, output: int, axis: int) -> Leaf:
     if leaf is None:
         raise LoweringError(f"{instruction.op.name}: axis {axis} of the result is {expr}; a single leaf is needed")
     return leaf
-
-
-def _slice(starts: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[View, ...]:
-    return (View("slice", Params(starts=starts, steps=(1,) * len(starts), sizes=sizes)),)
-
-
-def kept_slabs(
-    step: AdoptStep, shape: tuple[int, ...], env: Environment
-) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """The parts of the base that the update leaves, as starts and sizes: the slabs round it; the whole for a box with
-    gaps, and where the memory was to be taken over, since the update then reads the target itself."""
-    p = step.instruction.params
-    starts, steps, sizes = (evaluate_shape(p[k], env) for k in ("starts", "steps", "sizes"))
-    if 0 in shape:
-        return []
-    if step.steal or any(s != 1 for s in steps) or 0 in sizes:
-        return [((0,) * len(shape), shape)]
-    slabs = []
-    low, high = [0] * len(shape), list(shape)
-    for axis in range(len(shape)):
-        for first, stop in ((0, starts[axis]), (starts[axis] + sizes[axis], shape[axis])):
-            if first < stop:
-                slab_low, slab_high = list(low), list(high)
-                slab_low[axis], slab_high[axis] = first, stop
-                slabs.append((tuple(slab_low), tuple(b - a for a, b in zip(slab_low, slab_high, strict=True))))
-        low[axis], high[axis] = starts[axis], starts[axis] + sizes[axis]
-    return slabs
-
-
-@cache
-def copy_region(dtype: np.dtype[Any], rank: int) -> Region:
-    """What the kernel of a plain copy is made from."""
-    sizes = tuple(1 for _ in range(rank))
-    return Region("copy", sizes, (), (Load(Access(0, ()), (), dtype, False),), (Store(1, 0),), ())
-
-
-def slab_copy(prototype: Region, source: int, target: int, starts: tuple[int, ...], sizes: tuple[int, ...]) -> Region:
-    """The copy of a part of ``source`` to the same place of ``target``, from a ``copy_region``."""
-    views = _slice(starts, sizes)
-    (load,) = prototype.nodes
-    assert isinstance(load, Load)
-    node = dataclasses.replace(load, access=Access(source, views))
-    return dataclasses.replace(prototype, space=sizes, nodes=(node,), stores=(Store(target, 0, views),))
-
-
-def python_slots(plan: Plan) -> frozenset[int]:
-    """Slots whose arrays Python sees: outputs and operands of calls, and what these are views or updates of."""
-    calls = [s.instruction for s in plan.steps if isinstance(s, CallStep)]
-    return with_parents(plan, {s.index for c in calls for s in c.inputs if isinstance(s, Slot)} | output_slots(plan))
-
-
-def output_slots(plan: Plan) -> set[int]:
-    return {o.index for o in plan.program.outputs if isinstance(o, Slot)}
-
-
-def with_parents(plan: Plan, slots: set[int]) -> frozenset[int]:
-    """These slots, and those that they are views or updates of."""
-    parents: dict[int, int] = {}
-    for step in plan.steps:
-        match step:
-            case ViewStep(instruction=instruction):
-                parents.update(
-                    (instruction.outputs[0].index, s.index) for s in instruction.inputs if isinstance(s, Slot)
-                )
-            case AdoptStep(base=base, target=target):
-                parents[target.index] = base.index
-            case RegionStep() | CallStep():
-                pass
-    seen = set(slots)
-    for slot in slots:
-        while slot in parents and parents[slot] not in seen:
-            slot = parents[slot]
-            seen.add(slot)
-    return frozenset(seen)

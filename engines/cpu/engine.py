@@ -20,6 +20,7 @@ from tenferro.engines.cpu.kernel import FAST, GOOD, KernelTable
 from tenferro.engines.cpu.layout import Strided
 from tenferro.engines.cpu.native_call import MAX_VALUES
 from tenferro.engines.cpu.recorded import Recorded
+from tenferro.engines.cpu.stretches import stretches
 from tenferro.engines.cpu.toolchain import Target
 from tenferro.engines.engine import NO_EXECUTORS, Engine, Executable, Executor, Replay, RunResult, Shortcut, executed
 from tenferro.engines.events import Driver, WorkerDriver
@@ -27,9 +28,9 @@ from tenferro.engines.recording import recorders
 from tenferro.engines.reference import ReferenceExecutable, evaluated
 from tenferro.engines.values import input_sizes, scalar_array
 from tenferro.lowering.exec_program import Slot
-from tenferro.lowering.plan import Plan
+from tenferro.lowering.plan import Plan, Stretch
 from tenferro.tracer.config import config
-from tenferro.tracer.dims import Leaf
+from tenferro.tracer.dims import Environment, Leaf
 from tenferro.tracer.errors import LoweringError
 from tenferro.tracer.foreign import NUMPY_ERRORS, as_own
 from tenferro.tracer.ops import library
@@ -189,9 +190,7 @@ class CpuExecutable(Executable):
         while True:
             for action in bound.actions:
                 if type(action) is Enter:
-                    found, *made = self._enter_block(action, [arrays[p] for p in action.positions])
-                    for position, array in zip(action.made, made, strict=True):
-                        arrays[position] = array
+                    found = self._enter_in_turn(action, arrays)
                     if found != native.CLEAN:
                         self._report(found, inputs, effects)
                 elif recorders:
@@ -203,6 +202,13 @@ class CpuExecutable(Executable):
                 return bound
             bound = self._follow(bound.tail, arrays, runtime)
             arrays += [None] * (bound.positions - len(arrays))
+
+    def _enter_in_turn(self, action: Enter, arrays: list[Any]) -> int:
+        """Run a block among other actions and return its latch. Nothing but ``arrays`` holds on to what it made."""
+        found, *made = self._enter_block(action, [arrays[p] for p in action.positions])
+        for position, array in zip(action.made, made, strict=True):
+            arrays[position] = array
+        return int(found)
 
     def _enter_block(self, action: Enter, given: Sequence[Array]) -> tuple[Any, ...]:
         """The latch and the block's outputs."""
@@ -280,6 +286,16 @@ class CpuExecutable(Executable):
             raise LoweringError(f"a kernel recorded {latch:#x}, which the reference engine does not find")
 
     # Looking inside.
+
+    def segments(self, inputs: Sequence[Array | int], runtime: Environment) -> Sequence[Stretch]:
+        key = _layout_key(inputs)
+        bound = self._bound.get(key) or self._bind(key, inputs)
+        found = [bound]
+        while bound.tail is not None:
+            extents = tuple([runtime[leaf] for leaf, _, _ in bound.tail.leaves])
+            bound = bound.tail.bound.get(extents) or bound.tail.bind(extents)
+            found.append(bound)
+        return stretches(self.plan, [action for one in found for action in one.actions])
 
     def kernel_texts(self) -> dict[str, dict[str, str]]:
         found: dict[str, dict[str, str]] = {}

@@ -10,7 +10,7 @@ import ctypes
 import math
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -264,6 +264,14 @@ class Block:
             )
         self.outputs.append((tuple(shape), dtype, tag))
         return -len(self.outputs)
+
+    def resolve(self, names: Mapping[int, tuple[int, int]]) -> None:
+        """Patches that name an array by one of the keys mean this array, and so many bytes more, from now on."""
+        for launch in self._launches:
+            for k, (position, param, offset) in enumerate(launch.patches):
+                if position in names:
+                    array, more = names[position]
+                    launch.patches[k] = (array, param, offset + more)
 
     @property
     def origins(self) -> list[Origin | None]:

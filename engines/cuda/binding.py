@@ -16,8 +16,8 @@ from typing import assert_never
 import numpy as np
 
 from tenferro.engines.cpu import layout as lay
-from tenferro.engines.cpu.binding import copy_region, kept_slabs, output_slots, slab_copy, with_parents
 from tenferro.engines.cpu.layout import NeedsCopyError, Strided, contiguous
+from tenferro.engines.cpu.slabs import copy_region, kept_slabs, slab_copy
 from tenferro.engines.cuda.actions import Action, Call, Fill, Launch, Product, Ref
 from tenferro.engines.cuda.arena import Arena
 from tenferro.engines.cuda.device import ALIGNMENT
@@ -102,7 +102,7 @@ class Binder:
 
     def __post_init__(self) -> None:
         self.types = self.plan.program.slot_types()
-        self.lasting = with_parents(self.plan, output_slots(self.plan))
+        self.lasting = self.plan.lasting()
         for k, (declared, (strided, alignment)) in enumerate(zip(self.plan.program.inputs, self.inputs, strict=True)):
             self.buffers.append(Buffer(k, 0, 0, alignment))
             self.put(declared.slot.index, Place(k, strided))

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tenferro.engines.cpu.binding import copy_region
 from tenferro.engines.cpu.layout import Strided, contiguous
+from tenferro.engines.cpu.slabs import copy_region
 from tenferro.engines.cuda.arrays import DeviceArray
 from tenferro.engines.cuda.device import ALIGNMENT
 from tenferro.engines.cuda.launch import Device as Shape, bind_region

@@ -5,8 +5,12 @@ from __future__ import annotations
 import re
 
 import numpy as np
+import pytest
 
 import tenferro as tn
+from tenferro.engines.cpu.binding import Call, ViewOf
+from tenferro.engines.cpu.engine import CpuExecutable
+from tenferro.lowering.plan import Seam
 from tenferro.tracer.config import SHOW_STAGES
 from tests.runtime.engines import several
 
@@ -24,7 +28,7 @@ def energy(position, speed):
 def test_parts_have_headings_and_regions_names_of_their_own():
     with several(2):
         lowered = tn.jit(energy).lower(X, V)
-        for stage in ("regions", "kernel", "llvm", "asm"):
+        for stage in ("regions", "segments", "kernel", "llvm", "asm"):
             headings = re.findall(r"^(?:; )?== (.*)$", lowered.as_text(stage), re.MULTILINE)
             assert headings == ["cpu:1, part 0", "cpu:0, part 1", "cpu:0, part 3"], stage
         names = [r.name for r in lowered.regions]
@@ -61,3 +65,151 @@ def test_printing_is_short_and_names_the_stages():
     assert all(lowered.as_text(stage) for stage in SHOW_STAGES)
     with several(2):
         assert "nodes 4 on 2 engines" in str(tn.jit(energy).lower(X, V))
+
+
+def running_total(x, m):
+    e = np.exp(x)
+    c = np.cumsum(e * 2)
+    picked = c[c > 3] + 1
+    halves = m.astype(np.float16) @ m.astype(np.float16)
+    return np.sort(picked), (m @ m).T.reshape(-1) + 1, halves
+
+
+def kinds(lowered):
+    """Seams by function, segments by how many kernels they have."""
+    (found,) = lowered.stretches.values()
+    return [s.function if isinstance(s, Seam) else len(s.kernels) for s in found]
+
+
+def test_segments_and_the_reason_of_every_seam():
+    lowered = tn.jit(running_total).lower(X, np.ones((3, 4, 4)))
+    text = re.sub(r"\(at \S*\.py:(\d+(?:, \d+)*)\)", lambda m: f"({m[1]})", lowered.as_text("segments"))
+    first = running_total.__code__.co_firstlineno
+    reasons = dict(re.findall(r"^seam (\w+ \(\d+\)): (.*)$", text, re.MULTILINE))
+    assert reasons == {
+        f"cumsum ({first + 2})": "no kernel for cumsum",
+        f"mask_select ({first + 3})": "a run-time extent: what follows is laid out when it is known",
+        f"sort ({first + 5})": "no kernel for sort",
+        f"matmul ({first + 4})": "float16 products are NumPy's",
+        f"copy ({first + 5})": "a reshape that needs a copy: what it reshapes has gaps",
+    }
+    assert f"  0 region r0 over (d0_0,) ({first + 1}, {first + 2})\n" in text
+    segments = re.findall(r"^segment (\d+): (\d+) kernels?$", text, re.MULTILINE)
+    assert [int(n) for n, _ in segments] == list(range(len(segments)))
+    steps = [int(n) for n in re.findall(r"^ +(\d+) (?:region|view|call)", text, re.MULTILINE)]
+    calls = len(re.findall("^seam (?!copy)", text, re.MULTILINE))
+    assert steps == sorted(steps) and len(steps) + calls == len(lowered.plan.steps)
+
+
+def test_segments_are_those_of_the_layouts_of_the_call():
+    f = tn.jit(lambda m: np.exp(m.T.reshape(-1)))
+    m = np.arange(12.0).reshape(3, 4)
+    assert kinds(f.lower(m)) == [0, "copy", 1]
+    assert kinds(f.lower(m.T)) == kinds(f.lower(np.asfortranarray(m))) == [1]
+    batch = tn.jit(lambda a, b: a @ b)
+    a = np.ones((2, 3, 4, 4))
+    assert kinds(batch.lower(a, a)) == [1]
+    assert kinds(batch.lower(a.transpose(1, 0, 2, 3), a.transpose(1, 0, 2, 3))) == ["matmul"]
+    text = batch.lower(a.transpose(1, 0, 2, 3), a.transpose(1, 0, 2, 3)).as_text("segments")
+    assert "a batch of matrices that no single stride leads through" in text
+
+
+def test_segments_are_what_the_engine_does():
+    """Each segment with kernels is one native call, and each seam a call of Python's, in this order."""
+    for f, x in (
+        (running_total, (X, np.eye(4))),
+        (energy_here, (X, V)),
+        (np.exp, (X,)),
+        (lambda x: np.exp(x[:0]), (X,)),
+    ):
+        lowered = tn.jit(f).lower(*x)
+        done: list[object] = []
+        with pytest.MonkeyPatch.context() as patch:
+            watch(patch, done)
+            lowered.run(lowered.prepared)
+        assert done == [k if isinstance(k, str) else "native" for k in kinds(lowered) if k]
+
+
+def energy_here(position, speed):
+    return np.sin(position).sum(), np.sort(speed) + 1, np.cumsum(speed * 2)
+
+
+def watch(patch, done):
+    act, run_bound = CpuExecutable._act_in_python, CpuExecutable._run_bound
+    enter = CpuExecutable._enter_block
+
+    def acted(self, action, *rest):
+        if isinstance(action, Call):
+            done.append(str(action.instruction.params.get("function", action.instruction.op.name)))
+        elif isinstance(action, ViewOf) and action.copy_reshape is not None:
+            done.append("copy")
+        act(self, action, *rest)
+
+    def entered(self, action, given):
+        done.extend(["native"] * bool(action.block.origins))
+        return enter(self, action, given)
+
+    def whole(self, bound, inputs):
+        if bound.only is not None:
+            done.extend(["native"] * bool(bound.only.block.origins))
+        return run_bound(self, bound, inputs)
+
+    patch.setattr(CpuExecutable, "_act_in_python", acted)
+    patch.setattr(CpuExecutable, "_enter_block", entered)
+    patch.setattr(CpuExecutable, "_run_bound", whole)
+
+
+def test_segments_of_parts_and_of_the_reference_engine():
+    with several(2):
+        lowered = tn.jit(energy).lower(X, V)
+        text = lowered.as_text("segments")
+        assert re.findall("^== (.*)$", text, re.MULTILINE) == ["cpu:1, part 0", "cpu:0, part 1", "cpu:0, part 3"]
+        assert "seam sort (at " in text and "region p0.r0 over (d0_0,)" in text
+        assert set(lowered.stretches) == {0, 1, 3}
+    told = tn.jit(lambda x: np.exp(x)[::2] + 1, engine="reference:0").lower(X)
+    assert kinds(told) == ["exp", "add"]
+    assert told.as_text("segments").count("the reference engine calls NumPy for every operation") == 2
+    assert tn.jit(lambda x: x).lower(X).as_text("segments") == "nothing runs"
+
+
+def test_looking_at_segments_runs_the_program_once():
+    lowered = tn.jit(lambda x: np.sort(x) + 1).lower(X)
+    done: list[object] = []
+    with pytest.MonkeyPatch.context() as patch:
+        watch(patch, done)
+        for _ in range(3):
+            lowered.as_text("segments")
+    assert done == ["sort", "native"]
+
+
+def test_memory_says_what_the_peak_is_made_of():
+    @tn.jit
+    def f(x):
+        y = np.sort(x)
+        return np.cumsum(y * 2)
+
+    memory = f.lower(X).memory()
+    assert (memory.peak.formula, memory.peak.bytes, int(memory.peak)) == ("16*x.shape[0]", 1600, 1600)
+    assert (memory.naive.formula, memory.naive.bytes) == ("24*x.shape[0]", 2400)
+    assert (memory.step, memory.at, memory.bytes, memory.formula) == (1, "region r0", 1600, "16*x.shape[0]")
+    line = f.__wrapped__.__code__.co_firstlineno + 2
+    spans = [(b.slot, b.bytes, b.formula, b.line and b.line.line, b.first, b.last) for b in memory.largest]
+    size = (800, "8*x.shape[0]")
+    assert spans == [(1, *size, line, 0, 1), (2, *size, line + 1, 1, 2), (3, *size, line + 1, 2, None)]
+    lines = str(memory).splitlines()
+    assert lines[:2] == [
+        "peak 1600 bytes = 16*x.shape[0] in step 1 (region r0)",
+        "naive 2400 bytes = 24*x.shape[0]",
+    ]
+    assert lines[2] == f"  s1: 800 bytes = 8*x.shape[0], steps 0 to 1 (at {__file__}:{line})"
+    assert lines[-1] == f"  s3: 800 bytes = 8*x.shape[0], from step 2 on (at {__file__}:{line + 1})"
+    assert (
+        repr(memory) == "<memory: peak 1600 bytes = 16*x.shape[0], naive 2400 bytes = 24*x.shape[0], buffers listed 3>"
+    )
+
+
+def test_memory_of_a_program_that_makes_nothing():
+    memory = tn.jit(lambda x: x).lower(X).memory()
+    assert (memory.bytes, memory.largest, str(memory)) == (0, (), "peak 0 bytes\nnaive 0 bytes")
+    many = tn.jit(lambda x: [np.sort(x + k) for k in range(9)]).lower(X).memory()
+    assert len(many.largest) == 5 and many.naive.bytes == 18 * X.nbytes

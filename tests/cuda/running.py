@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from tenferro.engines.cpu.binding import copy_region
 from tenferro.engines.cpu.layout import NeedsCopyError, Strided, apply_views
+from tenferro.engines.cpu.slabs import copy_region
 from tenferro.engines.cuda.launch import CELLS, LATCH, PARTS, Bound, Device, EmptyRowsError, KernelKey, bind_region
 from tenferro.engines.cuda.params import Schedule
 from tenferro.engines.cuda.prelude import KernelText

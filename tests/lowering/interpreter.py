@@ -29,6 +29,7 @@ class Run:
         self.plan = plan
         self.slots: dict[int, Any] = {}
         self.env: dict[Leaf, int] = {}
+        self.stolen: set[int] = set()  # bases whose memory lives on in their updates
         for k, (i, given) in enumerate(zip(plan.program.inputs, inputs, strict=True)):
             array = np.asarray(given, i.type.dtype)
             self.slots[i.slot.index] = array
@@ -39,7 +40,10 @@ class Run:
             for step, dead in zip(plan.steps, plan.frees, strict=True):
                 self.step(step)
                 for slot in dead:
-                    del self.slots[slot]
+                    if slot in self.stolen:
+                        self.stolen.remove(slot)
+                    else:
+                        del self.slots[slot]
 
     def outputs(self) -> list[Any]:
         return [self.source(o) for o in self.plan.program.outputs]
@@ -74,6 +78,7 @@ class Run:
                 if steal:
                     assert array.flags.c_contiguous and array.flags.writeable
                     del self.slots[base.index]
+                    self.stolen.add(base.index)
             case ViewStep(instruction=i):
                 (out,) = i.outputs
                 self.slots[out.index] = i.op.reference(self.source(i.inputs[0]), **self.params(i.params))

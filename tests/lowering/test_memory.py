@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tenferro.lowering import lower
 from tenferro.lowering.memory import memory
+from tenferro.lowering.plan import AdoptStep
 from tenferro.tracer.dims import Leaf, leaf
 from tenferro.tracer.program import SemanticProgram
 from tests.lowering.programs import Builder, number, softmax
@@ -28,7 +29,7 @@ def products(length: int) -> SemanticProgram:
 
 def test_dead_temporaries_make_room() -> None:
     found = memory(lower(products(5)))
-    assert str(found.peak) == "16*d0_0*d0_0" and str(found.total) == "80*d0_0*d0_0"
+    assert str(found.peak) == "16*d0_0*d0_0" and str(found.naive) == "80*d0_0*d0_0"
     assert found.bytes(ENV) == 1600
 
 
@@ -36,7 +37,30 @@ def test_a_stolen_base_is_counted_once() -> None:
     b = Builder()
     x = b.input("x", 1)
     y = b.slice_update(b.exp(x), number(1.0), starts=(0,), steps=(1,), sizes=(1,))
-    assert str(memory(lower(b.finish(y))).peak) == "8*d0_0"
+    found = memory(lower(b.finish(y)))
+    assert str(found.peak) == "8*d0_0" and str(found.naive) == "16*d0_0"
+    (buffer,) = found.buffers
+    assert buffer.first == 0 and buffer.last is None
+
+
+def test_a_stolen_base_dies_with_its_update() -> None:
+    b = Builder()
+    x = b.input("x", 1)
+    y = b.slice_update(b.cumsum(x, axis=0), number(1.0), starts=(0,), steps=(1,), sizes=(1,))
+    z = b.cumsum(b.cumsum(y, axis=0), axis=0)
+    plan = lower(b.finish(z))
+    found = memory(plan)
+    assert [s.steal for s in plan.steps if isinstance(s, AdoptStep)] == [True]
+    assert str(found.peak) == "16*d0_0" and str(found.naive) == "32*d0_0"
+
+
+def test_buffers_live_from_step_to_step() -> None:
+    found = memory(lower(products(2)))
+    spans = [(str(b.size), b.first, b.last) for b in found.buffers]
+    assert spans == [("8*d0_0*d0_0", 0, 1), ("8*d0_0*d0_0", 1, 2), ("8*d0_0*d0_0", 2, 3), ("8*d0_0*d0_0", 3, None)]
+    lines = [b.line.line for b in found.buffers if b.line is not None]
+    assert lines == sorted(lines) and len(lines) == 4
+    assert [n for n, _ in found.largest(ENV)] == [800] * 4
 
 
 def test_the_peak_may_be_one_step_or_another() -> None:

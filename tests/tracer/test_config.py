@@ -23,7 +23,7 @@ def test_every_variable_is_read():
     ("variable", "value", "legal"),
     [
         ("TENFERRO_NUM_THREADS", "0", "1 to 1024"), ("TENFERRO_NUM_THREADS", "two", "1 to 1024"),
-        ("TENFERRO_SHOW", "llvm,ptx", "program, exec, schedule, regions, kernel, llvm, asm, cuda"),
+        ("TENFERRO_SHOW", "llvm,ptx", "program, exec, schedule, regions, segments, kernel, llvm, asm, cuda"),
         ("TENFERRO_CACHE", "yes", "1, true or on"),
         ("TENFERRO_CACHE_DIR", "here", "absolute"), ("TENFERRO_ENGINE", "gpu", "cpu, reference"),
         ("TENFERRO_TIER", "3", "auto, 0, 2"), ("TENFERRO_VECTOR_BITS", "64", "256 or 512"),

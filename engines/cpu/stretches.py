@@ -1,0 +1,57 @@
+"""What a bound plan does, told: its actions go in, segments and seams with their reasons come out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import assert_never
+
+from tenferro.engines.cpu import product_writer
+from tenferro.engines.cpu.binding import Action, Call, Drop, Enter, ViewOf
+from tenferro.lowering.exec_program import Instruction
+from tenferro.lowering.plan import Plan, Seam, Stretch, lines_of, seam_of
+from tenferro.tracer.op import Contraction
+
+
+def stretches(plan: Plan, actions: Sequence[Action]) -> tuple[Stretch, ...]:
+    """A segment is one native call. Views, and steps that have nothing to do, stand with the steps before them."""
+    found: list[Stretch] = []
+    told = 0
+
+    def tell(end: int, launched: Sequence[int] = ()) -> None:
+        nonlocal told
+        found.extend(plan.segment(range(told, end), launched))
+        told = max(told, end)
+
+    for action in actions:
+        match action:
+            case Enter(steps=steps):
+                tell(max(steps, default=-1) + 1, steps)
+            case Call(instruction=instruction, step=step):
+                tell(step)
+                found.append(seam_of(step, instruction, _why_numpy(instruction)))
+                told = step + 1
+            case ViewOf(copy_reshape=shape, step=step):
+                if shape is not None:
+                    tell(step)
+                    found.append(_copy(plan, step))
+            case Drop():
+                pass
+            case _:
+                assert_never(action)
+    tell(len(plan.steps))
+    return tuple(found)
+
+
+def _copy(plan: Plan, step: int) -> Seam:
+    lines = lines_of(plan.steps[step])
+    return Seam(step, "copy", lines[-1] if lines else None, "a reshape that needs a copy: what it reshapes has gaps")
+
+
+def _why_numpy(instruction: Instruction) -> str:
+    """Why a matrix product is a call; empty for everything else."""
+    if not isinstance(instruction.op.form, Contraction):
+        return ""
+    dtype = instruction.types[0].dtype
+    if not product_writer.is_served(dtype):
+        return f"{dtype.name} products are NumPy's"
+    return "a batch of matrices that no single stride leads through"

@@ -1,0 +1,113 @@
+"""What a run holds at most, told: a plan and the sizes of a call go in, formulas with their values come out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tenferro.guards import in_words
+from tenferro.lowering.memory import memory
+from tenferro.lowering.plan import AdoptStep, CallStep, Plan, RegionStep, Step, ViewStep
+from tenferro.tracer.dims import Leaf, evaluate
+from tenferro.tracer.lines import SourceLine, at
+from tenferro.tracer.program import SemanticProgram
+
+LISTED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Bytes: ``formula`` holds for all sizes, ``bytes`` is its value for the call's."""
+
+    formula: str
+    bytes: int
+
+    def __int__(self) -> int:
+        return self.bytes
+
+    def __str__(self) -> str:
+        text = f"{self.bytes} bytes"
+        return text if self.formula == str(self.bytes) else f"{text} = {self.formula}"
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """An array that a run makes: by its slot, as ``as_text("segments")`` and ``"regions"`` name it. It is held from
+    step ``first`` to step ``last`` of the plan; None for a result, which outlives the run. ``line``: the user's."""
+
+    slot: int
+    size: Size
+    line: SourceLine | None
+    first: int
+    last: int | None
+
+    @property
+    def bytes(self) -> int:
+        return self.size.bytes
+
+    @property
+    def formula(self) -> str:
+        return self.size.formula
+
+    def __str__(self) -> str:
+        held = f"from step {self.first} on" if self.last is None else f"steps {self.first} to {self.last}"
+        return f"s{self.slot}: {self.size}, {held}{at(self.line)}"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Memory:
+    """The most memory that a run holds at one time beyond its inputs: results and temporaries.
+
+    ``peak`` is reached in step ``step``, which ``at`` names. ``naive``: what the run would take if every array that a
+    step makes had memory of its own and none were freed. ``largest``: at most five buffers, the largest first. A size
+    that depends on data counts with its upper bound."""
+
+    peak: Size
+    naive: Size
+    largest: tuple[Buffer, ...]
+    step: int
+    at: str
+
+    @property
+    def bytes(self) -> int:
+        """Of the peak."""
+        return self.peak.bytes
+
+    @property
+    def formula(self) -> str:
+        """Of the peak."""
+        return self.peak.formula
+
+    def __str__(self) -> str:
+        where = f" in step {self.step} ({self.at})" if self.at else ""
+        return "\n".join([f"peak {self.peak}{where}", f"naive {self.naive}", *(f"  {b}" for b in self.largest)])
+
+    def __repr__(self) -> str:
+        return f"<memory: peak {self.peak}, naive {self.naive}, buffers listed {len(self.largest)}>"
+
+
+def memory_of(plan: Plan, env: Mapping[Leaf, int], program: SemanticProgram) -> Memory:
+    """The memory of a plan that is the whole of ``program``."""
+    found = memory(plan)
+
+    def size(formula: object, value: int) -> Size:
+        return Size(in_words(str(formula), program), value)
+
+    listed = found.largest(env)
+    step = found.step(env) if found.live else -1
+    return Memory(
+        size(found.peak, found.bytes(env)),
+        size(found.naive, evaluate(found.naive, env)),
+        tuple([Buffer(b.slot, size(b.size, n), b.line, b.first, b.last) for n, b in listed[:LISTED]]),
+        step,
+        name_of(plan.steps[step]) if found.live else "",
+    )
+
+
+def name_of(step: Step) -> str:
+    """A region by its name, everything else by its operation."""
+    match step:
+        case RegionStep(region):
+            return f"region {region.name}"
+        case AdoptStep(instruction=instruction) | CallStep(instruction) | ViewStep(instruction):
+            return str(instruction.op.name)
