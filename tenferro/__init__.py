@@ -30,6 +30,7 @@ from tenferro.tracer.errors import (
 
 if _TYPE_CHECKING:
     from tenferro import lax as lax, numpy as numpy, runtime as runtime
+    from tenferro.budget import BudgetError as BudgetError, assert_budget as assert_budget
     from tenferro.collectives import (
         all_gather as all_gather,
         axis_index as axis_index,
@@ -68,7 +69,7 @@ _COLLECTIVES = (
 _LATER = {
     "ConfigError": "tracer.config", "default_runtime": "runtime", "list_engines": "runtime",
     "Mesh": "mesh", "PartitionSpec": "mesh", "P": "mesh", "shard_map": "sharding", "mpi_mesh": "mpi",
-    "cuda_engine": "gpus", "profile": "profiling",
+    "cuda_engine": "gpus", "profile": "profiling", "BudgetError": "budget", "assert_budget": "budget",
     **dict.fromkeys(_COLLECTIVES, "collectives"),
 }  # fmt: skip
 """Name → the module that has it."""
