@@ -19,6 +19,7 @@ from tenferro.engines.cpu.product_writer import (
     HEADER,
     NARROW,
     ROWS,
+    TALL,
     ProductWriter,
     dot_lanes,
 )
@@ -32,7 +33,7 @@ class DirectWriter(ProductWriter):
         made = [self._triple(), self._dots(strided=False), self._dots(strided=True)]
         for lanes in sorted({self.registers.lanes, NARROW, 1}):
             made += [self._direct(lanes, rows, vectors) for rows, vectors in DIRECT_FORMS]
-        return made
+        return [*made, self._direct(1, TALL, 1)]
 
     def _direct(self, lanes: int, rows: int, vectors: int) -> str:
         """Tiles at the end reach back over their neighbours: the same chains give the same bits twice."""

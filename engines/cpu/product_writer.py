@@ -24,6 +24,8 @@ BLOCK_ROWS = 96
 """A multiple of every ``Registers.rows``."""
 BLOCK_COLUMN_BYTES = 1024
 DIRECT_FORMS = ((1, 8), (4, 4), (4, 2), (4, 1))
+TALL = 8
+"""Rows of a tile of one column, an element to a chain."""
 """(rows, vectors) of a tile of ``direct``: eight or sixteen chains hide the latency of a multiply-add; fewer vectors
 are for narrow results, of which there are many."""
 NARROW = 4
@@ -111,21 +113,25 @@ class ProductWriter:
     def _place(self, code: Code, w: Sequence[str], index: str) -> tuple[str, str, str]:
         """The matrix of the batch, the tile's row and column of an item."""
         tiles = code.mul(w[ROW_TILES], w[COLUMN_TILES])
-        single, several, found = code.new_label("single"), code.new_label("several"), code.new_label("found")
-        code.branch(code.compare("eq", tiles, 1), single, several)
-        code.start(several)
-        batch = code.emit(f"udiv i64 {index}, {tiles}")
-        rest = code.sub(index, code.mul(batch, tiles))
-        i = code.emit(f"udiv i64 {rest}, {w[COLUMN_TILES]}")
-        j = code.sub(rest, code.mul(i, w[COLUMN_TILES]))
-        code.jump(found)
-        code.start(single)
+        batch, rest = self._divided(code, index, tiles, code.compare("slt", index, tiles), ("0", index))
+        i, j = self._divided(code, rest, w[COLUMN_TILES], code.compare("eq", w[COLUMN_TILES], 1), (rest, "0"))
+        return batch, i, j
+
+    def _divided(self, code: Code, number: str, divisor: str, is_easy: str, easy: tuple[str, str]) -> tuple[str, str]:
+        """Quotient and remainder, without a division (some 15 cycles) where they are known."""
+        hard, found = code.new_label("hard"), code.new_label("found")
+        before = code.block
+        code.branch(is_easy, found, hard)
+        code.start(hard)
+        quotient = code.emit(f"udiv i64 {number}, {divisor}")
+        rest = code.sub(number, code.mul(quotient, divisor))
         code.jump(found)
         code.start(found)
-        whole, row, column = (
-            code.emit(f"phi i64 [ {a}, %{single} ], [ {b}, %{several} ]") for a, b in ((index, batch), (0, i), (0, j))
+        q, r = (
+            code.emit(f"phi i64 [ {a}, %{before} ], [ {b}, %{hard} ]")
+            for a, b in zip(easy, (quotient, rest), strict=True)
         )
-        return whole, row, column
+        return q, r
 
     def _matrices(self, code: Code, w: Sequence[str], batch: str) -> tuple[str, str, str]:
         a, b, c = (

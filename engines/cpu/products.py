@@ -30,6 +30,8 @@ SMALL = 1 << 18
 """Multiply-adds up to which operands are read where they lie: copying them would take as long as the product."""
 SMALL_STRIDED = 1 << 12
 FEW_ROWS = 8
+MOST_LAUNCHES = 256
+"""Turns of a batch's outer axes, each a launch of its own; beyond them NumPy does."""
 SHORTEST_DOT = 16
 RATES = {("f", 4): 80e9, ("f", 8): 40e9}
 """Multiply-adds a second of one core, roughly, counted twice; integers 4e9."""
@@ -75,41 +77,48 @@ def add_product(binder: Binder, instruction: Instruction) -> bool:
         return False
     slots = [s.index for s in instruction.inputs if isinstance(s, Slot)]
     a, b = (binder.places[s].strided for s in slots)
-    sizes = _sizes(a, b)
-    if sizes is None:
+    shape, of_a, of_b, rest = _batches(a, b)
+    if rest > MOST_LAUNCHES:
         return False
     positions = [binder.places[s].position for s in slots]
     made = binder.fresh(instruction.outputs[0].index, instruction.line)
-    if sizes.batch and sizes.rows and sizes.columns:
-        offsets = (a.offset, b.offset, made.strided.offset)
-        binder.block_seconds += _launch(binder, dtype, sizes, (*positions, made.position), offsets)
+    if shape.batch and shape.rows and shape.columns:
+        matrices = shape.batch * shape.rows * shape.columns * dtype.itemsize
+        for k, (at_a, at_b) in enumerate(zip(of_a, of_b, strict=True)):
+            offsets = (a.offset + at_a, b.offset + at_b, made.strided.offset + k * matrices)
+            binder.block_seconds += _launch(binder, dtype, shape, (*positions, made.position), offsets)
     return True
 
 
-def _sizes(a: Strided, b: Strided) -> Sizes | None:
-    """None where the axes of the batch are more than one loop."""
-    batch = 1
-    strides = [0, 0]
-    for axis in range(len(a.shape) - 2):
-        n = a.shape[axis]
-        if n == 1:
-            continue
-        here = [a.strides[axis], b.strides[axis] if b.shape[axis] != 1 else 0]
-        if batch > 1 and any(s != n * h for s, h in zip(strides, here, strict=True)):
-            return None
-        batch, strides = batch * n, here
+def _batches(a: Strided, b: Strided) -> tuple[Sizes, list[int], list[int], int]:
+    """The last axes of the batch that one loop serves, with the matrices; then byte offsets into A and B for each turn
+    of the others, in order, and how many turns that is."""
+    axes = [k for k in range(len(a.shape) - 2) if a.shape[k] != 1]
+    steps = {k: (a.strides[k], b.strides[k]) for k in axes}
+    batch, strides = 1, (0, 0)
+    while axes:
+        n, here = a.shape[axes[-1]], steps[axes[-1]]
+        if batch > 1 and any(h != batch * s for h, s in zip(here, strides, strict=True)):
+            break
+        strides = strides if batch > 1 else here
+        batch *= n
+        axes.pop()
+    turns = list(np.ndindex(*[a.shape[k] for k in axes]))
+    of_a, of_b = ([sum(i * steps[k][side] for i, k in zip(t, axes, strict=True)) for t in turns] for side in (0, 1))
     rows, depth = a.shape[-2:]
-    of_a, of_b = ((s, x.strides[-2], x.strides[-1]) for s, x in zip(strides, (a, b), strict=True))
-    return Sizes(batch, rows, b.shape[-1], depth, of_a, of_b)
+    matrices = [(s, x.strides[-2], x.strides[-1]) for s, x in zip(strides, (a, b), strict=True)]
+    return Sizes(batch, rows, b.shape[-1], depth, *matrices), of_a, of_b, len(turns)
 
 
 def _entry(sizes: Sizes, dtype: Dtype, lanes: int) -> tuple[str, int, int]:
     """The kernel, and the rows and columns of its tiles."""
     size = dtype.itemsize
     work = sizes.rows * sizes.columns * sizes.depth
-    along = sizes.a[2] == size and sizes.b[1] == size
-    if sizes.columns == 1 and sizes.depth >= SHORTEST_DOT:  # in any layout, so that bits do not depend on it
-        return "dots" if along else "strided_dots", 1, 1
+    if sizes.columns == 1 and sizes.rows == 1 and sizes.depth >= SHORTEST_DOT:
+        # In any layout, so that bits do not depend on it.
+        return "dots" if sizes.a[2] == size and sizes.b[1] == size else "strided_dots", 1, 1
+    if sizes.columns == 1:
+        return f"direct1x{p.TALL}x1", p.TALL, 1
     is_unit = sizes.b[2] == size
     limit = SMALL if is_unit else SMALL_STRIDED
     if work <= limit or (is_unit and sizes.rows <= FEW_ROWS):
@@ -132,8 +141,22 @@ def _is_triple(sizes: Sizes, size: int) -> bool:
     )  # fmt: skip
 
 
+def _upright(
+    sizes: Sizes, positions: Sequence[int], offsets: Sequence[int], size: int
+) -> tuple[Sizes, Sequence[int], Sequence[int]]:
+    """A vector and a matrix as the matrix asks for: vectors along its contiguous axis, else one result to a chain. The
+    product of the transposes has the same elements in the same places."""
+    is_row, is_column = sizes.rows == 1 != sizes.columns, sizes.columns == 1 != sizes.rows
+    if (is_column and sizes.a[1] == size) or (is_row and sizes.b[2] != size):
+        a, b = ((s[0], s[2], s[1]) for s in (sizes.b, sizes.a))
+        turned = Sizes(sizes.batch, sizes.columns, sizes.rows, sizes.depth, a, b)
+        return turned, (positions[1], positions[0], positions[2]), (offsets[1], offsets[0], offsets[2])
+    return sizes, positions, offsets
+
+
 def _launch(binder: Binder, dtype: Dtype, sizes: Sizes, positions: Sequence[int], offsets: Sequence[int]) -> float:
     target = binder.kernels.target
+    sizes, positions, offsets = _upright(sizes, positions, offsets, dtype.itemsize)
     entry, tall, wide = _entry(sizes, dtype, p.registers(dtype, target.vector_bits).lanes)
     row_tiles, column_tiles = -(-sizes.rows // tall), -(-sizes.columns // wide)
     total = sizes.batch * row_tiles * column_tiles

@@ -89,6 +89,33 @@ def test_batches(left, right, dtype):
     )
 
 
+@pytest.mark.parametrize("dtype", ("f4", "f8"))
+def test_bits_do_not_depend_on_layouts_of_batches(dtype):
+    """Axes of the batch that no one loop serves are launches of their own."""
+    sizes = ((9,), (3, 2, 9, 5)), ((4, 9), (3, 2, 9, 5)), ((3, 2, 4, 9), (3, 2, 9, 1)), ((2, 3, 1, 9), (9,))
+    for left, right in sizes:
+        a, b = (rng.standard_normal(s).astype(dtype) for s in (left, right))
+        expected = multiply(a, b)
+        np.testing.assert_allclose(expected, a @ b, rtol=1e-4, atol=1e-5)
+        for x, y in ((a, b), (b, a)):
+            if x.ndim < 4:
+                continue
+            moved = x.transpose(1, 0, 3, 2).copy().transpose(1, 0, 3, 2)
+            found = multiply(moved, y) if x is a else multiply(y, moved)
+            assert found.tobytes() == expected.tobytes()
+
+
+def test_vectors_and_matrices():
+    """Every shape up to 20, vectors in every place, against NumPy."""
+    for m, k, n in itertools.product((1, 2, 7, 8, 9, 20), (0, 1, 3, 16, 40), (1, 2, 3, 8, 20)):
+        a, b = operands((m, k, n), "f8")
+        for x in (a, np.asfortranarray(a)):
+            for y in (b, np.asfortranarray(b)):
+                check(multiply(x, y), a, b)
+        np.testing.assert_allclose(multiply(a[0], b), a[0] @ b, atol=1e-12)
+        np.testing.assert_allclose(multiply(a, b[:, 0]), a @ b[:, 0], atol=1e-12)
+
+
 def run_on(engine: CpuEngine, a: np.ndarray, b: np.ndarray) -> bytes:
     runtime = Runtime.builder().register_engine(engine).build()
     program = tn.jit(lambda a, b: a @ b).trace(a, b)
