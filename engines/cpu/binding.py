@@ -197,6 +197,8 @@ class Binder:
                 break
             self._free(self.plan.frees[number])
         self.number = -1 if tail is None else self.number
+        if tail is None:
+            self._shape_results()
         self.close_block(is_last=True)
         if self.good_from < self.seconds:
             self.level = GOOD
@@ -207,6 +209,20 @@ class Binder:
         if tail is None:
             outputs = tuple(self._output(o) for o in self.plan.program.outputs)
         return BoundPlan(self.actions, self.positions, outputs, tail, self.level)
+
+    def _shape_results(self) -> None:
+        """An array that the last block makes takes the shape of the result that it is (a product with a vector is a
+        vector, a reshaped result is no view) where it is one result only."""
+        slots = {o.index for o in self.plan.program.outputs if isinstance(o, Slot)}
+        users = [self.places[s].position for s in slots]
+        for slot in slots:
+            place, dtype = self.places[slot], self.types[slot].dtype
+            made, shape = self.made.get(place.position), place.strided.shape
+            if made is None or made.dtype != dtype or users.count(place.position) > 1 or place.position in self.shown:
+                continue
+            if place.strided == Strided(0, shape, contiguous(shape, dtype.itemsize)):
+                self.made[place.position] = dataclasses.replace(made, shape=shape)
+                self.declared[place.position] = (shape, dtype)
 
     def _step(self, step: Step, number: int) -> Tail | None:
         self.stage = Stage.of(step)
