@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from tenferro.engines.cpu.rows import RowKernel
 
 F64 = np.dtype(np.float64)
+FEW_STREAMS, AHEAD = 16, 1024
+"""Arrays read at a time up to which the processor's own prefetchers keep up, and bytes to ask for ahead of more."""
 
 
 @dataclass(slots=True)
@@ -189,7 +191,9 @@ class PassFunction:
         def turn(i: str, accs: list[str]) -> list[str]:
             left = code.sub(length, i)
             if centres is not None:
-                self._ask_ahead(i, used)
+                self._ask_ahead(i, used, self.kernel.chunk(self.p))
+            elif sum(used.values()) > FEW_STREAMS:
+                self._ask_ahead(i, {a: True for a, is_read in used.items() if is_read}, AHEAD // self._narrowest(used))
             places = self._places(i, left, used)
             active = elements.lanes_below(code, left, lanes) if self.kernel.masked else None
             at = self._position(i, active)
@@ -214,16 +218,20 @@ class PassFunction:
             finals[r], after = after[: len(group)], after[len(group) :]
         return finals
 
-    def _ask_ahead(self, i: str, used: Mapping[int, bool]) -> None:
-        """Ask for the next chunk while this one, which lies in the first-level cache, is swept again: memory would
-        stand still meanwhile (variance of 16M float32 on two cores: 2.9 ms without, 1.75 ms with)."""
-        code, chunk = self.code, self.kernel.chunk(self.p)
+    def _narrowest(self, used: Mapping[int, bool]) -> int:
+        return min(self.streams[a].itemsize for a in used)
+
+    def _ask_ahead(self, i: str, used: Mapping[int, bool], distance: int) -> None:
+        """Ask for what lies so many elements ahead. For a second sweep that is the next chunk, while this one lies in
+        the first-level cache: memory would stand still meanwhile (variance of 16M float32 on two cores: 2.9 ms without,
+        1.75 ms with). For many streams at once, which the processor's own prefetchers lose track of, a little."""
+        code = self.code
         self.kernel.module.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         for access in used:
             stream = self.streams[access]
             if stream.pad is None:
                 continue
-            ahead = code.at(stream.base, code.mul(code.add(i, chunk), stream.itemsize))
+            ahead = code.at(stream.base, code.mul(code.add(i, distance), stream.itemsize))
             for line in range(0, self.kernel.lanes * stream.itemsize, 64):
                 code.do(f"call void @llvm.prefetch.p0(ptr {code.at(ahead, line)}, i32 0, i32 3, i32 1)")
 
