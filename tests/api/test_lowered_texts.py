@@ -12,6 +12,7 @@ from tenferro.engines.cpu.binding import Call, ViewOf
 from tenferro.engines.cpu.engine import CpuExecutable
 from tenferro.lowering.plan import Seam
 from tenferro.tracer.config import SHOW_STAGES
+from tests.oracle import both_engines
 from tests.runtime.engines import several
 
 X, V = np.linspace(0, 1, 100), np.linspace(2, 0, 70)
@@ -107,10 +108,9 @@ def test_segments_are_those_of_the_layouts_of_the_call():
     assert kinds(f.lower(m)) == [0, "copy", 1]
     assert kinds(f.lower(m.T)) == kinds(f.lower(np.asfortranarray(m))) == [1]
     batch = tn.jit(lambda a, b: a @ b)
-    a = np.ones((2, 300, 2, 2))
+    a = np.ones((2, 3, 4, 4))
     assert kinds(batch.lower(a, a)) == [1]
     assert kinds(batch.lower(a.transpose(1, 0, 2, 3), a.transpose(1, 0, 2, 3))) == ["matmul"]
-    assert kinds(batch.lower(a[:, :9].transpose(1, 0, 2, 3), a[:, :9].transpose(1, 0, 2, 3))) == [1]
     text = batch.lower(a.transpose(1, 0, 2, 3), a.transpose(1, 0, 2, 3)).as_text("segments")
     assert "a batch of matrices that no single stride leads through" in text
 
@@ -167,9 +167,10 @@ def test_segments_of_parts_and_of_the_reference_engine():
         assert re.findall("^== (.*)$", text, re.MULTILINE) == ["cpu:1, part 0", "cpu:0, part 1", "cpu:0, part 3"]
         assert "seam sort (at " in text and "region p0.r0 over (d0_0,)" in text
         assert set(lowered.stretches) == {0, 1, 3}
-    told = tn.jit(lambda x: np.exp(x)[::2] + 1, engine="reference:0").lower(X)
-    assert kinds(told) == ["exp", "add"]
-    assert told.as_text("segments").count("the reference engine calls NumPy for every operation") == 2
+    with both_engines():
+        told = tn.jit(lambda x: np.exp(x)[::2] + 1, engine="reference:0").lower(X)
+        assert kinds(told) == ["exp", "add"]
+        assert told.as_text("segments").count("the reference engine calls NumPy for every operation") == 2
     assert tn.jit(lambda x: x).lower(X).as_text("segments") == "nothing runs"
 
 
