@@ -7,6 +7,7 @@ from typing import assert_never
 
 from tenferro.engines.cpu import product_writer
 from tenferro.engines.cpu.binding import Action, Call, Drop, Enter, ViewOf
+from tenferro.engines.cpu.products import MOST_LAUNCHES
 from tenferro.lowering.exec_program import Instruction
 from tenferro.lowering.plan import Plan, Seam, Stretch, lines_of, seam_of
 from tenferro.tracer.op import Contraction
@@ -54,4 +55,4 @@ def _why_numpy(instruction: Instruction) -> str:
     dtype = instruction.types[0].dtype
     if not product_writer.is_served(dtype):
         return f"{dtype.name} products are NumPy's"
-    return "a batch of matrices that no single stride leads through"
+    return f"a batch of matrices in more than {MOST_LAUNCHES} runs of one stride"

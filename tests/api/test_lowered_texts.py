@@ -113,7 +113,7 @@ def test_segments_are_those_of_the_layouts_of_the_call():
     assert kinds(batch.lower(a.transpose(1, 0, 2, 3), a.transpose(1, 0, 2, 3))) == ["matmul"]
     assert kinds(batch.lower(a[:, :9].transpose(1, 0, 2, 3), a[:, :9].transpose(1, 0, 2, 3))) == [1]
     text = batch.lower(a.transpose(1, 0, 2, 3), a.transpose(1, 0, 2, 3)).as_text("segments")
-    assert "a batch of matrices that no single stride leads through" in text
+    assert "a batch of matrices in more than 256 runs of one stride" in text
 
 
 def test_segments_are_what_the_engine_does():
