@@ -22,8 +22,10 @@ _reference = ReferenceEngine()  # one for all modules: eager functions keep prog
 
 @contextmanager
 def both_engines() -> Iterator[None]:
-    """The default runtime has the reference engine too."""
+    """The default runtime has the reference engine too, its own one whatever tests before have named."""
     runtime = tn.default_runtime()
+    if _reference.id in tn.list_engines():
+        runtime.reconfigure(lambda c: c.remove_engine(_reference.id))
     runtime.reconfigure(lambda c: c.register_engine(_reference))
     try:
         yield

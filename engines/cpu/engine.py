@@ -39,7 +39,7 @@ from tenferro.tracer.program import DimScalar, Literal
 Array = np.ndarray[Any, Any]
 
 BOUND_PLANS = 256
-"""Layouts kept per program; the least recently used one goes."""
+"""Layouts kept per program; the oldest one goes."""
 TIER_FACTOR = 5
 """Compile times of run time after which a kernel is compiled again for speed. Level 2 takes two to four times as long
 to compile and level 0 up to three times as long to run: waiting longer costs a script more than it saves."""
