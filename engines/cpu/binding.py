@@ -197,7 +197,7 @@ class Binder:
                 break
             self._free(self.plan.frees[number])
         self.number = -1 if tail is None else self.number
-        if tail is None:
+        if tail is None and self.block is not None:
             self._shape_results()
         self.close_block(is_last=True)
         if self.good_from < self.seconds:

@@ -440,3 +440,17 @@ def test_captured_containers_that_change_in_place(kind):
         same(f(v), v + 1)
     change()
     same(f(v), v + 6)
+
+
+def test_results_reshaped_after_a_copy_in_between():
+    """An array of a block that is closed keeps its shape."""
+
+    def f(v):
+        return (-v).reshape(-1), v[::-1].reshape(-1), (v + v).reshape(-1)
+
+    v = np.array([[-4.0, 0.0], [3.5, 2.0]])
+    for g in (tn.jit(f), tn.jit(lambda v: f(v.reshape(2, 2)))):
+        for _ in range(4):
+            same(g(v), f(v))
+    product = tn.jit(lambda a, b: a @ b)
+    same(served(product, v, np.ones(2)), v @ np.ones(2))
