@@ -22,6 +22,30 @@ Launch = Callable[[], None]
 State = Literal["pending", "retired", "failed"]
 
 
+class Gate:
+    """Closed until it is opened, once. A lock in C: an interrupt of a wait leaves nothing behind, where one inside
+    ``threading.Event``, which is Python code around a condition, can leave its lock taken or given back twice."""
+
+    __slots__ = ("_closed", "_is_open")
+
+    def __init__(self) -> None:
+        self._is_open = False
+        self._closed = threading.Lock()
+        self._closed.acquire()
+
+    def open(self) -> None:
+        """Let everybody through, now and later. An interrupt behind the first opening may lead to a second."""
+        if not self._is_open:
+            self._is_open = True
+            self._closed.release()
+
+    def wait(self) -> None:
+        """Return once it is open. Any number of threads may wait."""
+        # An interrupt comes before the lock is taken, or inside the block, whose end gives it back.
+        with self._closed:
+            pass
+
+
 class Token:
     """One launch's end. ``wait`` may be called by any thread, any number of times."""
 
@@ -31,12 +55,12 @@ class Token:
         self.origin = origin
         self.failure: BaseException | None = None
         self.skipped = False  # a launch that never happened, since something it waits for failed
-        self._done = threading.Event()
+        self._done = Gate()
 
     def finish(self, failure: BaseException | None = None, skipped: bool = False) -> None:
         """The launch has ended. Called once."""
         self.failure, self.skipped = failure, skipped
-        self._done.set()
+        self._done.open()
 
     def wait(self) -> bool:
         """Wait for the end; whether the launch succeeded."""
