@@ -19,7 +19,8 @@ from benchmarks.measure import FLOOR, Result
 
 MINE = "tenferro"
 EXPLANATION = """\
-Medians of interleaved rounds: in each round every peer is called once, in turn, in one process. *ratio*: the best
+Medians of interleaved rounds: in each round every peer has its turn in one process, a call that wakes its threads and a
+call that is timed; calls of microseconds are repeated. *ratio*: the best
 correct peer's time over tenferro's. *copy*: a copy into mapped memory, on the same threads, that moves the bytes which
 the case must read and write; *floor*: tenferro's time over it. *wrong*: no form of that peer comes near NumPy's result
 in float64. —: no time; the reason stands below. complex_mul uses the complex dtype of each dtype."""
