@@ -26,17 +26,17 @@ class Gate:
     """Closed until it is opened, once. A lock in C: an interrupt of a wait leaves nothing behind, where one inside
     ``threading.Event``, which is Python code around a condition, can leave its lock taken or given back twice."""
 
-    __slots__ = ("_closed", "_is_open")
+    __slots__ = ("_closed", "is_open")
 
     def __init__(self) -> None:
-        self._is_open = False
+        self.is_open = False
         self._closed = threading.Lock()
         self._closed.acquire()
 
     def open(self) -> None:
         """Let everybody through, now and later. An interrupt behind the first opening may lead to a second."""
-        if not self._is_open:
-            self._is_open = True
+        if not self.is_open:
+            self.is_open = True
             self._closed.release()
 
     def wait(self) -> None:

@@ -104,7 +104,7 @@ def test_the_thread_waits_for_an_engine_of_the_host_and_the_caller_does_not(engi
     before = host.enqueue([], slow)
     token = enqueued(run, data.fill(5), before, bridge=True)
     other = enqueued(run, lambda: None)
-    assert not token._done.is_set() and not other._done.is_set()  # launches keep their order
+    assert not token._done.is_open and not other._done.is_open  # launches keep their order
     gate.set()
     assert token.wait() and data.now == {5}
     assert host.drain() == run.drain() == []
