@@ -32,3 +32,22 @@ def root() -> Path:
 def _remove_cache() -> Iterator[None]:
     yield
     _cache.cleanup()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _engines_as_they_were() -> Iterator[None]:
+    """The reference engine is registered when a test first names it; files after that find the engines as at the
+    start."""
+    before = _engine_names()
+    yield
+    if "reference:0" in _engine_names() and "reference:0" not in before:
+        import tenferro as tn
+
+        tn.default_runtime().reconfigure(lambda c: c.remove_engine("reference:0"))
+
+
+def _engine_names() -> list[str]:
+    """Of the default runtime, where there is one already."""
+    from tenferro.runtime import default
+
+    return [] if default._default.runtime is None else default.list_engines()
