@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Literal as OneOf
+from typing import Any, Literal as OneOf
 
 import numpy as np
 
@@ -151,7 +151,7 @@ class Compiled:
         return self._is_direct and self.prepared.flat is not None and self.prepared.flat.offers_shortcuts
 
     @property
-    def direct_leaves(self) -> list[tuple[int, Literal["array", "scalar"]]]:
+    def direct_leaves(self) -> list[tuple[int, OneOf["array", "scalar"]]]:
         """For each leaf of a direct result the output that it is, and as what."""
         return [(r.value, "scalar" if r.kind == "scalar" else "array") for r in self._leaves]
 

@@ -17,7 +17,7 @@ import numpy as np
 from tenferro.array import Array
 from tenferro.call_key import BY_VALUE
 from tenferro.engines.cpu.native_call import LIST_OF, MAX_ENTRIES, ONE, TUPLE_OF
-from tenferro.engines.cpu.shortcuts import Entry, LeafForm, State, set_wrapper
+from tenferro.engines.cpu.shortcuts import Entry, LeafForm, State, initialise, set_wrapper
 from tenferro.tracer import switches
 from tenferro.tracer.capture_guards import Guard
 from tenferro.tracer.errors import LoweringError
@@ -222,7 +222,5 @@ _LASTING = (ModuleType, FunctionType, BuiltinFunctionType, type, np.ufunc, np.dt
 
 @cache
 def _prepare_wrapper() -> None:
-    from tenferro.engines.cpu.shortcuts import initialise
-
     initialise()
     set_wrapper(Array, "_data", "_engine", "_scalar")

@@ -5,6 +5,7 @@ The choice depends on sizes and strides alone, never on the machine's threads, s
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -77,9 +78,10 @@ def add_product(binder: Binder, instruction: Instruction) -> bool:
         return False
     slots = [s.index for s in instruction.inputs if isinstance(s, Slot)]
     a, b = (binder.places[s].strided for s in slots)
-    shape, of_a, of_b, rest = _batches(a, b)
-    if rest > MOST_LAUNCHES:
+    found = _batches(a, b)
+    if found is None:
         return False
+    shape, of_a, of_b = found
     positions = [binder.places[s].position for s in slots]
     made = binder.fresh(instruction.outputs[0].index, instruction.line)
     if shape.batch and shape.rows and shape.columns:
@@ -90,9 +92,9 @@ def add_product(binder: Binder, instruction: Instruction) -> bool:
     return True
 
 
-def _batches(a: Strided, b: Strided) -> tuple[Sizes, list[int], list[int], int]:
+def _batches(a: Strided, b: Strided) -> tuple[Sizes, list[int], list[int]] | None:
     """The last axes of the batch that one loop serves, with the matrices; then byte offsets into A and B for each turn
-    of the others, in order, and how many turns that is."""
+    of the others, in order. None where there are too many turns."""
     axes = [k for k in range(len(a.shape) - 2) if a.shape[k] != 1]
     steps = {k: (a.strides[k], b.strides[k]) for k in axes}
     batch, strides = 1, (0, 0)
@@ -103,11 +105,13 @@ def _batches(a: Strided, b: Strided) -> tuple[Sizes, list[int], list[int], int]:
         strides = strides if batch > 1 else here
         batch *= n
         axes.pop()
+    if math.prod(a.shape[k] for k in axes) > MOST_LAUNCHES:
+        return None
     turns = list(np.ndindex(*[a.shape[k] for k in axes]))
     of_a, of_b = ([sum(i * steps[k][side] for i, k in zip(t, axes, strict=True)) for t in turns] for side in (0, 1))
     rows, depth = a.shape[-2:]
     matrices = [(s, x.strides[-2], x.strides[-1]) for s, x in zip(strides, (a, b), strict=True)]
-    return Sizes(batch, rows, b.shape[-1], depth, *matrices), of_a, of_b, len(turns)
+    return Sizes(batch, rows, b.shape[-1], depth, *matrices), of_a, of_b
 
 
 def _entry(sizes: Sizes, dtype: Dtype, lanes: int) -> tuple[str, int, int]:

@@ -168,7 +168,6 @@ class State:
     def __init__(self, fallback: Callable[..., Any]) -> None:
         self._entries: list[Entry] = []
         self._words: Words = np.zeros(n.STATE_WORDS, np.int64)
-        initialise()
         self.serve = self.serving(fallback)
 
     def serving(self, fallback: Callable[..., Any]) -> Callable[..., Any]:
