@@ -16,11 +16,17 @@ from tenferro.tracer.program import DimScalar, Literal, Operand, Value
 from tenferro.tracer.trace import Trace
 
 Shape = tuple[Extent, ...]
+_INT64 = np.dtype(np.int64)
 _PYTHON = {"b": bool, "i": int, "u": int, "f": float, "c": complex}
 
 
 _LITERALS: dict[tuple[Any, str], Literal] = {}
 _LITERALS_KEPT = 4096
+
+
+def size(extent: Extent) -> Operand:
+    """A size as an operand, int64."""
+    return Literal(extent, _INT64) if isinstance(extent, int) else DimScalar(extent, _INT64)
 
 
 def literal(value: Any, dtype: np.dtype[Any]) -> Literal:

@@ -20,11 +20,10 @@ from tenferro.tracer.dims import Extent, add, mul, sub
 from tenferro.tracer.lines import SourceLine, user_line
 from tenferro.tracer.ops import layout, pointwise
 from tenferro.tracer.ops.layout import box
-from tenferro.tracer.program import DimScalar, Operand, Value
+from tenferro.tracer.program import Operand, Value
 from tenferro.tracer.trace import Trace
 
 AnyArray: TypeAlias = np.ndarray[Any, Any]
-INT64 = np.dtype(np.int64)
 Place = tuple[Extent, ...]
 
 
@@ -200,8 +199,8 @@ class Diagonal:
         flat = build.reshape(trace, base, (*others, mul(rows, columns)))
         first = mul(columns, -self.offset) if self.offset < 0 else self.offset
         place = trace.emit1(layout.iota, shape=(self.size,), axis=0)
-        place = trace.emit1(pointwise.multiply, place, _number(add(columns, 1)))
-        return trace.emit1(layout.take, flat, trace.emit1(pointwise.add, place, _number(first)), axis=len(others))
+        place = trace.emit1(pointwise.multiply, place, build.size(add(columns, 1)))
+        return trace.emit1(layout.take, flat, trace.emit1(pointwise.add, place, build.size(first)), axis=len(others))
 
     def of(self, base: AnyArray) -> AnyArray:
         return base.diagonal(self.offset, -2, -1)
@@ -209,10 +208,6 @@ class Diagonal:
     def place(self, where: Place) -> Place | None:
         *others, last = where
         return (*others, add(last, max(-self.offset, 0)), add(last, max(self.offset, 0)))
-
-
-def _number(extent: Extent) -> Operand:
-    return build.literal(extent, INT64) if isinstance(extent, int) else DimScalar(extent, INT64)
 
 
 Step: TypeAlias = Box | Transposed | Reshaped | Stretched | Part | Cast | Sliding | Diagonal

@@ -21,7 +21,7 @@ from tenferro.tracer.errors import BoundsError, DtypeError, ShapeError, TraceErr
 from tenferro.tracer.keys import Index, parse
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.ops import layout, library, pointwise as p
-from tenferro.tracer.program import DimScalar, Literal, Operand
+from tenferro.tracer.program import Literal, Operand
 from tenferro.tracer.trace import Trace, running_trace
 from tenferro.tracer.traced import TracedArray, as_traced, from_known, operand
 
@@ -129,23 +129,19 @@ def _places_under(trace: Trace, mask: TracedArray) -> list[Operand]:
     return [mask_select(trace, trace.emit1(layout.iota, shape=shape, axis=k), value) for k in range(len(shape))]
 
 
-def _number(extent: Extent) -> Operand:
-    return Literal(extent, INT64) if isinstance(extent, int) else DimScalar(extent, INT64)
-
-
 def _merged(trace: Trace, sizes: Sequence[Extent], values: Sequence[Operand]) -> Operand:
     """Row-major places of several indices; one that is out of range makes the place so too, for the take's check."""
     zero = Literal(0, INT64)
     place: Operand | None = None
     inside: Operand | None = None
     for n, value in zip(sizes, values, strict=True):
-        size = _number(n)
+        size = build.size(n)
         wrapped = trace.emit1(p.where, trace.emit1(p.less, value, zero), trace.emit1(p.add, value, size), value)
         fits = trace.emit1(p.bitwise_and, trace.emit1(p.less_equal, zero, wrapped), trace.emit1(p.less, wrapped, size))
         inside = fits if inside is None else trace.emit1(p.bitwise_and, inside, fits)
         place = wrapped if place is None else trace.emit1(p.add, trace.emit1(p.multiply, place, size), wrapped)
     assert place is not None and inside is not None
-    return trace.emit1(p.where, inside, place, _number(product(sizes)))
+    return trace.emit1(p.where, inside, place, build.size(product(sizes)))
 
 
 def fronting(axes: Sequence[int], rank: int) -> list[int]:
@@ -250,7 +246,7 @@ def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "r
         array, axis = ravel(array), 0
     k = axis_of(axis, array.ndim, "take")
     places = build.convert(trace, _integers(trace, indices, "take"), INT64)
-    size = _number(array.type.shape[k])
+    size = build.size(array.type.shape[k])
     if mode == "clip":
         last = trace.emit1(p.subtract, size, Literal(1, INT64))
         places = trace.emit1(p.minimum, trace.emit1(p.maximum, places, Literal(0, INT64)), last)

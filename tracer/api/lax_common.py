@@ -20,7 +20,7 @@ from tenferro.tracer.dims import Extent
 from tenferro.tracer.errors import DtypeError, ShapeError, TraceError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.ops import layout, pointwise as p
-from tenferro.tracer.program import DimScalar, Literal, Operand
+from tenferro.tracer.program import Literal, Operand
 from tenferro.tracer.trace import Trace
 from tenferro.tracer.traced import TracedArray, as_traced, operand
 
@@ -48,9 +48,7 @@ def value_of(trace: Trace, x: Any, name: str) -> Operand:
     return value
 
 
-def number(extent: Extent) -> Operand:
-    """A size as an operand."""
-    return Literal(extent, INT64) if isinstance(extent, int) else DimScalar(extent, INT64)
+number = build.size
 
 
 def is_known(trace: Trace, *extents: Extent) -> bool:
