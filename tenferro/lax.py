@@ -12,6 +12,7 @@ from collections.abc import Callable as _Callable
 from typing import Any as _Any
 
 from tenferro.eager import EagerFunction as _EagerFunction, of_namespace as _of_namespace
+from tenferro.listing import listing as _listing
 from tenferro.tracer.api.lax_gather import (
     GatherDimensionNumbers as GatherDimensionNumbers,
     ScatterDimensionNumbers as ScatterDimensionNumbers,
@@ -35,22 +36,5 @@ def _public(name: str, record: _TracedFunction) -> _Callable[..., _Any]:
     return function
 
 
-def _fill(namespace: dict[str, _Any]) -> list[str]:
-    namespace.update((name, _public(name, record)) for name, record in _LAX.items())
-    return sorted((*_LAX, "GatherDimensionNumbers", "ScatterDimensionNumbers"))
-
-
-_names = _fill(globals())
-
-
-def __dir__() -> list[str]:
-    return _names
-
-
-def __getattr__(name: str) -> _Any:
-    if name.startswith("_"):
-        raise AttributeError(name)
-    import difflib
-
-    near = difflib.get_close_matches(name, _names, 1, 0.8)
-    raise AttributeError(f"tenferro.lax has no {name!r}{f'; {near[0]} is the nearest name' if near else ''}")
+globals().update((name, _public(name, record)) for name, record in _LAX.items())
+__dir__, __getattr__ = _listing(__name__, (*_LAX, "GatherDimensionNumbers", "ScatterDimensionNumbers"))

@@ -15,6 +15,7 @@ import numpy as _numpy
 
 from tenferro.array import array as array, asarray as asarray, from_dlpack as from_dlpack
 from tenferro.eager import namespace_call as _call
+from tenferro.listing import listing as _listing
 from tenferro.tracer.api.library import near as _near
 from tenferro.tracer.api.record import API as _API, ApiFunction as _ApiFunction
 from tenferro.tracer.signature import SUPPORTED as _SUPPORTED
@@ -47,17 +48,7 @@ def _fill(namespace: dict[str, _Any]) -> list[str]:
         namespace[name] = getattr(_numpy, name)
     for dtype in _SUPPORTED:
         namespace[dtype.name] = dtype.type
-    return sorted(n for n in namespace if not n.startswith("_") and n != "annotations")
+    return [n for n in namespace if not n.startswith("_") and n != "annotations"]
 
 
-_names = _fill(globals())
-
-
-def __dir__() -> list[str]:
-    return _names
-
-
-def __getattr__(name: str) -> _Any:
-    if name.startswith("_"):
-        raise AttributeError(name)
-    raise AttributeError(f"tenferro.numpy has no {name!r}{_near(name)}")
+__dir__, __getattr__ = _listing(__name__, _fill(globals()), _near)
