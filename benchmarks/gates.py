@@ -10,14 +10,14 @@ from benchmarks.case import Case
 from benchmarks.measure import Result
 from benchmarks.report import Report, best_peer, floor, groups, of
 
-Measure = Literal["best peer", "jax", "floor", "compiles"]
+Measure = Literal["best peer", "jax", "numpy", "floor", "compiles"]
 BOTH = ("float32", "float64")
 
 
 @dataclass(frozen=True)
 class Gate:
-    """``best peer`` and ``jax``: their time over tenferro's, at least ``bound``. ``floor``: tenferro's time over that
-    of the copy, at most ``bound``. ``compiles``: tenferro's, at most ``bound``."""
+    """``best peer``, ``jax`` and ``numpy``: their time over tenferro's, at least ``bound``. ``floor``: tenferro's time
+    over that of the copy, at most ``bound``. ``compiles``: tenferro's, at most ``bound``."""
 
     case: str
     dtypes: tuple[str, ...]
@@ -43,6 +43,13 @@ GATES = (
     Gate("softmax_long", BOTH, "best peer", 2.0),
     Gate("x_plus_xT", BOTH, "best peer", 3.0),
     Gate("sum_axis0", BOTH, "best peer", 1.2),
+    Gate("mlp_1", ("float32",), "best peer", 1.0),
+    Gate("mlp_256", ("float32",), "best peer", 1.0),
+    Gate("batched_3x3", BOTH, "numpy", 5.0),
+    Gate("batched_4x4", BOTH, "numpy", 5.0),
+    Gate("max_all", ("float32",), "best peer", 1.0),
+    Gate("argmax_all", ("float32",), "best peer", 1.0),
+    Gate("embedding", BOTH, "best peer", 1.0),
     Gate("compile_30", BOTH, "jax", 5.0),
     Gate("compile_3000", BOTH, "jax", 4.0),
     Gate("many_sizes", BOTH, "jax", 100.0),
@@ -63,8 +70,8 @@ def found(gate: Gate, results: Sequence[Result], case: Case | None) -> float | N
             return float(text) if text else None
         case "compiles":
             return None if mine.compiles is None else float(mine.compiles)
-        case "best peer" | "jax":
-            peer = best_peer(results, case) if gate.measure == "best peer" else of(results, "jax")
+        case "best peer" | "jax" | "numpy":
+            peer = best_peer(results, case) if gate.measure == "best peer" else of(results, gate.measure)
             if peer is None or peer.status != "ok" or peer.seconds is None:
                 return None
             return peer.seconds / mine.seconds
@@ -82,7 +89,7 @@ def gate_rows(report: Report, cases: Mapping[str, Case]) -> list[list[str]]:
             if results is None:
                 continue
             value = found(gate, results, cases.get(gate.case))
-            at_least = gate.measure in ("best peer", "jax")
+            at_least = gate.measure not in ("floor", "compiles")
             met = value is not None and (value >= gate.bound if at_least else value <= gate.bound)
             shown = "not measured" if value is None else f"{value:.2f}"
             table.append(

@@ -65,8 +65,9 @@ def widen(x: Array) -> Array:
 
 
 def error_of(found: Array, expected: Array, dtype: np.dtype[Any]) -> float:
-    """Infinite where shapes or dtypes differ or a NaN stands on one side alone."""
-    if found.shape != expected.shape or found.dtype != dtype:
+    """Infinite where shapes or dtypes differ or a NaN stands on one side alone. Integers have NumPy's dtype."""
+    wanted = dtype if expected.dtype.kind in "fc" else expected.dtype
+    if found.shape != expected.shape or found.dtype != wanted:
         return float("inf")
     difference = np.abs(widen(found) - expected)
     scale = float(np.max(np.abs(expected), initial=0.0)) or 1.0

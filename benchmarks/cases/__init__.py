@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from benchmarks.case import Case
-from benchmarks.cases import layout, pointwise, processes, reductions
+from benchmarks.cases import layout, pointwise, processes, products, reductions, selection
 
 CASES: dict[str, Case] = {
-    case.name: case for family in (pointwise, reductions, layout, processes) for case in family.CASES
+    case.name: case
+    for family in (pointwise, reductions, layout, products, selection, processes)
+    for case in family.CASES
 }

@@ -35,6 +35,10 @@ def where_chain(x: Any, y: Any) -> Any:
     return jnp.where(x > y, x - y, jnp.where(x < -y, x + y, jnp.where(x > 0.0, 0.25 * x, 0.5 * x)))
 
 
+def mlp(x: Any, w1: Any, b1: Any, w2: Any, b2: Any) -> Any:
+    return jnp.maximum(x @ w1 + b1, 0) @ w2 + b2
+
+
 def heat(u: Any) -> Any:
     step = u[2:, 1:-1] + u[:-2, 1:-1] + u[1:-1, 2:] + u[1:-1, :-2] - 4.0 * u[1:-1, 1:-1]
     return u.at[1:-1, 1:-1].set(u[1:-1, 1:-1] + 0.1 * step)
@@ -58,6 +62,13 @@ FORMS: dict[str, Callable[..., Any]] = {
     "mask_sum": lambda x: jnp.where(x > 0, x, 0).sum(),
     "heat": heat,
     "x_plus_xT": lambda x: x + x.T,
+    "mlp_1": mlp,
+    "mlp_256": mlp,
+    "batched_3x3": jnp.matmul,
+    "batched_4x4": jnp.matmul,
+    "max_all": jnp.max,
+    "argmax_all": jnp.argmax,
+    "embedding": lambda table, tokens: table[tokens],
 }
 
 

@@ -278,3 +278,40 @@ def x_plus_xt_loops(x: Any) -> Any:
 @njit(parallel=True)  # type: ignore[untyped-decorator]
 def x_plus_xt_arrays(x: Any) -> Any:
     return x + x.T
+
+
+@njit  # type: ignore[untyped-decorator]
+def mlp_arrays(x: Any, w1: Any, b1: Any, w2: Any, b2: Any) -> Any:
+    return np.maximum(x @ w1 + b1, x.dtype.type(0)) @ w2 + b2
+
+
+@njit(parallel=True)  # type: ignore[untyped-decorator]
+def batched_loops(x: Any, y: Any) -> Any:
+    out = np.empty_like(x)
+    n = x.shape[1]
+    for k in prange(x.shape[0]):
+        for i in range(n):
+            for j in range(n):
+                total = x.dtype.type(0)
+                for m in range(n):
+                    total += x[k, i, m] * y[k, m, j]
+                out[k, i, j] = total
+    return out
+
+
+@njit(parallel=True)  # type: ignore[untyped-decorator]
+def max_all_arrays(x: Any) -> Any:
+    return np.max(x)
+
+
+@njit  # type: ignore[untyped-decorator]
+def argmax_all_arrays(x: Any) -> Any:
+    return np.argmax(x)
+
+
+@njit(parallel=True)  # type: ignore[untyped-decorator]
+def embedding_loops(table: Any, tokens: Any) -> Any:
+    out = np.empty((tokens.size, table.shape[1]), table.dtype)
+    for k in prange(tokens.size):
+        out[k] = table[tokens[k]]
+    return out

@@ -27,7 +27,13 @@ class NumbaPeer(Peer):
             function = getattr(numba_forms, name)
             return lambda: function(*inputs)
 
-        base = {"softmax_long": "softmax_long", "x_plus_xT": "x_plus_xt"}.get(case.name, case.name)
+        base = {
+            "x_plus_xT": "x_plus_xt",
+            "mlp_1": "mlp",
+            "mlp_256": "mlp",
+            "batched_3x3": "batched",
+            "batched_4x4": "batched",
+        }.get(case.name, case.name)
         names = {"loops": f"{base}_loops", "arrays": f"{base}_arrays", "serial": f"{base}_serial"}
         return {form: bind(name) for form, name in names.items() if hasattr(numba_forms, name)}
 

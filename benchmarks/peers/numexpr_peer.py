@@ -79,6 +79,8 @@ class NumexprPeer(Peer):
         if case.name in FUNCTIONS:
             function = FUNCTIONS[case.name]
             return {"evaluate and NumPy": lambda: function(*inputs)}
+        if case.name not in STRINGS:
+            return {}
         letters, text, constants = STRINGS[case.name]
         arrays = (*inputs, inputs[0].T) if case.name == "x_plus_xT" else inputs
         names: dict[str, Any] = dict(zip(letters, arrays, strict=True))

@@ -19,6 +19,10 @@ def heat(u: Any) -> Any:
     return out
 
 
+def mlp(x: Any, w1: Any, b1: Any, w2: Any, b2: Any) -> Any:
+    return torch.addmm(b2, torch.relu(torch.addmm(b1, x, w1)), w2)
+
+
 def softmax(x: Any) -> Any:
     e = torch.exp(x - x.amax(-1, keepdim=True))
     return e / e.sum(-1, keepdim=True)
@@ -56,6 +60,13 @@ FORMS: dict[str, Callable[..., Any]] = {
     "mask_sum": lambda x: torch.where(x > 0, x, 0.0).sum(),
     "heat": heat,
     "x_plus_xT": lambda x: x + x.T,
+    "mlp_1": mlp,
+    "mlp_256": mlp,
+    "batched_3x3": torch.matmul,
+    "batched_4x4": torch.matmul,
+    "max_all": torch.max,
+    "argmax_all": torch.argmax,
+    "embedding": lambda table, tokens: table[tokens],
 }
 LIBRARY: dict[str, Callable[..., Any]] = {
     "gelu": lambda x: torch.nn.functional.gelu(x, approximate="tanh"),
@@ -64,6 +75,7 @@ LIBRARY: dict[str, Callable[..., Any]] = {
     "softmax_axis0": lambda x: torch.softmax(x, 0),
     "layer_norm": lambda x, gain, bias: torch.nn.functional.layer_norm(x, x.shape[-1:], gain, bias, 1e-5),
     "mask_sum": lambda x: x[x > 0].sum(),
+    "embedding": lambda table, tokens: torch.nn.functional.embedding(tokens, table),
 }
 
 

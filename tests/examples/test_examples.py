@@ -92,7 +92,8 @@ def test_benchmarks_run(tmp_path: Path):
     """Every array case at a small size, and the report made from its JSON; tenferro itself always takes part."""
     results, page = tmp_path / "results.json", tmp_path / "page.md"
     array_cases = "axpy,gelu,log_return,where_chain,complex_mul,call,expsum,softmax,softmax_long,softmax_axis0,"
-    array_cases += "layer_norm,var_all,sum_axis0,mask_sum,heat,x_plus_xT"
+    array_cases += "layer_norm,var_all,sum_axis0,mask_sum,heat,x_plus_xT,mlp_1,mlp_256,batched_3x3,batched_4x4,max_all,"
+    array_cases += "argmax_all,embedding"
     common = ["-m", "benchmarks", "--peers", "numpy", "--size-scale", "0.0005", "--seconds", "0.01"]
     printed = run(*common, "--cases", array_cases, "--json", str(results), "--markdown", str(page))
     found = json.loads(results.read_text())["results"]
