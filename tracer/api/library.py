@@ -23,7 +23,8 @@ from tenferro.tracer.api.promotion import (
 from tenferro.tracer.api.record import ApiFunction
 from tenferro.tracer.api.vocabulary import WITH_ROWS
 from tenferro.tracer.dim import pinned
-from tenferro.tracer.errors import DtypeError, ShapeError, TraceError
+from tenferro.tracer.errors import DtypeError, TraceError
+from tenferro.tracer.foreign import NUMPY_ERRORS, as_own
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.ops import library
 from tenferro.tracer.ops.reductions import reduced_shape
@@ -103,9 +104,7 @@ def _call(name: str, rule: Rule, a: Any, axis: Any, keepdims: bool, static: dict
     else:
         axes = axes_of(axis, rank, name)
         shape = reduced_shape(value.type.shape, axes, keepdims)
-        static = {**static, "axis": axes, "keepdims": keepdims}
-        if not all(trace.guard("<", 0, value.type.shape[k]) for k in axes):
-            raise ShapeError(f"{name}: an empty axis; a size of at least 1 is needed{at(user_line())}")
+        static = {**static, "axis": axes, "keepdims": keepdims}  # of an empty axis the call itself says what NumPy says
     dtype = _result_dtype(name, value, static)
     call = trace.emit1(
         library.numpy_call, value, function=name, static=tuple(sorted(static.items())), shape=shape, dtype=dtype
@@ -115,7 +114,10 @@ def _call(name: str, rule: Rule, a: Any, axis: Any, keepdims: bool, static: dict
 
 def _result_dtype(name: str, value: Operand, static: dict[str, Hashable]) -> np.dtype[Any]:
     tiny = np.ones((1,) * len(value.type.shape), value.type.dtype)
-    dtype = np.asarray(getattr(np, name)(tiny, **static)).dtype
+    try:
+        dtype = np.asarray(getattr(np, name)(tiny, **static)).dtype
+    except NUMPY_ERRORS as error:
+        raise as_own(name, error) from None
     if not is_supported(dtype):
         raise DtypeError(f"{name}: result of dtype {dtype}; no engine holds it{at(user_line())}")
     return dtype

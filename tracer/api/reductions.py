@@ -186,16 +186,14 @@ def mean_of(trace: Trace, value: Operand, chosen: Operand | None, axes: tuple[in
     return trace.emit1(p.divide, total, counted(trace, chosen, shape, axes, keepdims, dtype))
 
 
-def require_elements(trace: Trace, name: str, shape: tuple[Extent, ...], axes: tuple[int, ...]) -> bool:
-    """Whether every result has something to be taken of; no result at all needs nothing. A guard in each case, except
-    that a size known only at run time is checked by the run."""
-    if all(is_runtime(shape[k]) or trace.guard("<", 0, shape[k]) for k in axes):
-        return True
-    if any(k not in axes and trace.guard("==", n, 0) for k, n in enumerate(shape)):
-        return False
-    raise ShapeError(
-        f"{name}: zero-size array to a reduction which has no identity; a size of at least 1 is needed{at(user_line())}"
-    )
+def require_elements(trace: Trace, name: str, shape: tuple[Extent, ...], axes: tuple[int, ...]) -> None:
+    """Raise where an axis to reduce is empty, as NumPy does even if there is no result that would lack elements. A
+    guard on each axis, except that a size known only at run time is checked by the run."""
+    if not all(is_runtime(shape[k]) or trace.guard("<", 0, shape[k]) for k in axes):
+        raise ShapeError(
+            f"{name}: zero-size array to a reduction which has no identity; a size of at least 1 is "
+            f"needed{at(user_line())}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,12 +221,11 @@ def start_of(trace: Trace, name: str, initial: Any, where: Any, dtype: Dtype) ->
 def of_none(
     trace: Trace, name: str, value: Operand, axes: tuple[int, ...], keepdims: bool, start: Operand | None
 ) -> Operand | None:
-    """The extreme where there are no elements, or no results; None where there are both."""
-    shape, kept = value.type.shape, reductions.reduced_shape(value.type.shape, axes, keepdims)
+    """``initial=`` where an axis is empty; None where there are elements. A ShapeError where there is neither."""
+    shape = value.type.shape
     if start is not None and not all(trace.guard("<", 0, shape[k]) for k in axes):
-        return build.broadcast(trace, start, kept)
-    if not require_elements(trace, name, shape, axes):
-        return build.broadcast(trace, build.literal(0, value.type.dtype), kept)
+        return build.broadcast(trace, start, reductions.reduced_shape(shape, axes, keepdims))
+    require_elements(trace, name, shape, axes)
     return None
 
 

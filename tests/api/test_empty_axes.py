@@ -1,0 +1,73 @@
+"""Reductions over empty axes, of results with and without elements: NumPy's answer or NumPy's kind of error."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tenferro as tn
+
+SHAPES = [(0,), (0, 3), (3, 0), (0, 0), (2, 0, 3), (0, 2, 0)]
+STARTED = ("max", "min", "nanmax", "nanmin", "sum", "prod")
+PLACES = ("argmax", "argmin", "nanargmax", "nanargmin")
+FUNCTIONS = (
+    *STARTED, *PLACES, "ptp", "any", "all", "mean", "var", "std", "median", "count_nonzero", "percentile", "quantile",
+)  # fmt: skip
+
+
+def _outcome(call: Callable[[], Any]) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            found = np.asarray(call())
+        except (ValueError, IndexError, TypeError) as error:
+            return next(kind for kind in (IndexError, ValueError, TypeError) if isinstance(error, kind))
+    return found.shape, found.dtype, found.tobytes() if found.size else b""
+
+
+def _axes(rank: int) -> list[Any]:
+    return [None, *range(-rank, rank), *itertools.combinations(range(rank), 2), ()]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_empty_axes(name: str, shape: tuple[int, ...]) -> None:
+    function = getattr(np, name)
+    more: tuple[Any, ...] = {"percentile": (30,), "quantile": (0.3,)}.get(name, ())
+    starts: list[dict[str, Any]] = [{}, {"initial": 2}] if name in STARTED else [{}]
+    for axis, keepdims, start in itertools.product(_axes(len(shape)), (False, True), starts):
+        if name in PLACES and isinstance(axis, tuple):
+            continue
+        options = {"axis": axis, "keepdims": keepdims, **start}
+        for dtype in (np.float64, np.int32):
+            x = np.zeros(shape, dtype)
+            wanted = _outcome(lambda x=x, o=options: function(x, *more, **o))
+            assert _outcome(lambda x=x, o=options: tn.jit(lambda x: function(x, *more, **o))(x)) == wanted, options
+            assert _outcome(lambda x=x, o=options: function(tn.asarray(x), *more, **o)) == wanted, options
+
+
+@pytest.mark.parametrize("name", ["max", "min", "argmax", "nanmin", "ptp"])
+def test_no_result_that_would_lack_elements(name: str) -> None:
+    jitted = tn.jit(lambda x: getattr(np, name)(x, axis=1))
+    assert jitted(np.zeros((0, 3))).shape == (0,)
+    with pytest.raises(tn.ShapeError, match=rf"{name[:3]}.*: zero-size array .* needed \(at .*test_empty_axes"):
+        jitted(np.zeros((0, 0)))
+
+
+def test_the_median_of_a_selection() -> None:
+    jitted = tn.jit(lambda x: (np.median(x[x > 0]), np.quantile(x[x > 0], 0.25)))
+    x = np.arange(9.0) - 3
+    np.testing.assert_array_equal(jitted(x), (3.0, 2.0))
+    with pytest.raises(tn.BoundsError, match=r"quantile: .* \(at .*test_empty_axes"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        jitted(-abs(x))
+
+
+def test_a_quantile_of_bools_is_refused_in_the_projects_words() -> None:
+    with pytest.raises(tn.DtypeError, match=r"quantile: numpy boolean subtract.* \(at .*test_empty_axes"):
+        tn.jit(lambda x: np.quantile(x, 0.5))(np.array([True, False]))
