@@ -17,7 +17,9 @@ import numpy as np
 
 from tenferro import call_key
 from tenferro.array import Array
+from tenferro.engines.cpu.native_types import Callable as NativeCallable
 from tenferro.naming import engine_name, engine_names
+from tenferro.tracer.errors import LoweringError
 from tenferro.tracer.exact import static_key
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.program import SemanticProgram
@@ -57,11 +59,12 @@ class _Exact:
         return (self.runs & (self.runs - 1) == 0 and self.runs > 1) or (self.entry is not None and self.entry.is_spent)
 
 
-class JitFunction:
+class JitFunction(NativeCallable):
     """A jitted function. Call it as the function itself; thread-safe; pickles by name.
 
     ``__wrapped__`` is the Python function. Made by ``tn.jit``."""
 
+    __slots__ = ("_native", "__dict__", "__weakref__")  # what native calls read, and all else
     __wrapped__: Callable[..., Any]
     __name__: str
     __qualname__: str
@@ -193,10 +196,9 @@ class JitFunction:
             return
         if self._binder.is_method or not exact.compiled.is_direct:
             return
-        if self._shortcuts is None:
-            self._begin_shortcuts()
-        known = self._shortcuts
-        assert known is not None
+        known = self._shortcuts or self._begin_shortcuts()
+        if known is None:
+            return
         spent = exact.entry if exact.entry is not None and exact.entry.is_spent else None
         if spent is not None:
             known.drop(spent)
@@ -209,24 +211,22 @@ class JitFunction:
         order = [(k, place in nums or place in names) for place, k in (*enumerate(first), *rest.items())]
         exact.entry = known.learn(args, kwargs, order, exact.compiled, inputs, wrapped, spent is not None)
 
-    def _begin_shortcuts(self) -> None:
-        """Python looks for ``__call__`` at the class only: a class of its own has the native call there."""
+    def _begin_shortcuts(self) -> Shortcuts | None:
+        """From now on calls are native ones where an entry serves them; None where there are no native calls."""
         from tenferro.shortcuts import Shortcuts
 
-        made = Shortcuts(MethodType(JitFunction.__call__, self))
         programs = self._programs
         with programs.lock:
             if self._shortcuts is None:
+                try:
+                    made = Shortcuts()
+                    made.begin(self, MethodType(JitFunction.__call__, self), BoundMethod, self._binder.is_method)
+                except LoweringError:  # objects are laid out otherwise here
+                    return None
                 programs.shortcuts = self._shortcuts = made
-                names = {
-                    "__call__": made.serve,
-                    "__slots__": (),
-                    "__module__": __name__,
-                    "__doc__": JitFunction.__doc__,
-                }
-                self.__class__ = type("JitFunction", (JitFunction,), names)
                 if self.when_native is not None:
                     self.when_native(made)
+            return self._shortcuts
 
     def _receiver(self, args: tuple[Any, ...], method: bool) -> Any:
         """``self`` of a method whose object is no pytree, else None."""
@@ -267,7 +267,8 @@ class JitFunction:
         """Forget all programs and counts."""
         if self._shortcuts is not None:
             self._shortcuts.clear()
-        self.__class__, self._shortcuts = JitFunction, None
+            self.__class__ = JitFunction
+        self._shortcuts = None
         self.__dict__.pop("_made", None)
         self._found, self._exact = None, {}
 

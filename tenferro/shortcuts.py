@@ -16,8 +16,10 @@ import numpy as np
 
 from tenferro.array import Array
 from tenferro.call_key import BY_VALUE
+from tenferro.engines.cpu.native import server
 from tenferro.engines.cpu.native_call import LIST_OF, MAX_ENTRIES, ONE, TUPLE_OF
-from tenferro.engines.cpu.shortcuts import Entry, LeafForm, State, initialise, set_wrapper
+from tenferro.engines.cpu.native_types import Callable as NativeCallable
+from tenferro.engines.cpu.shortcuts import Entry, LeafForm, State, initialise, make_native, set_wrapper
 from tenferro.tracer import switches
 from tenferro.tracer.capture_guards import Guard
 from tenferro.tracer.errors import LoweringError
@@ -34,17 +36,21 @@ class _Unfit(Exception):
 
 
 class Shortcuts:
-    """The entries of one jitted function. ``serve`` is its native call."""
+    """The entries of one jitted function."""
 
-    def __init__(self, fallback: Callable[..., Any]) -> None:
+    def __init__(self) -> None:
         _prepare_wrapper()
-        self._state = State(fallback)
+        self._state = State()
         self._known: list[tuple[Entry, Compiled, int]] = []  # with the calls that it had served when last asked
-        self.serve = self._state.serve
+
+    def begin(self, function: NativeCallable, fallback: Callable[..., Any], bound: type, is_method: bool) -> None:
+        """Have calls of a jitted function look at the entries first; where none serves they go to ``fallback``.
+        ``bound``: the class of its bound methods."""
+        make_native(function, "_native", self._state.receiver(fallback), bound, is_method)
 
     def serving(self, fallback: Callable[..., Any]) -> Callable[..., Any]:
-        """A native call by the same entries that goes elsewhere where none serves."""
-        return self._state.serving(fallback)
+        """A builtin that serves by the same entries and goes elsewhere where none does."""
+        return server(*self._state.receiver(fallback))
 
     @property
     def hits(self) -> int:

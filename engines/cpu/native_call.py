@@ -36,11 +36,13 @@ from tenferro.engines.cpu.native_entry import (
     drop_outputs,
     make_outputs,
     malloc,
+    raise_type_error,
     run_block,
 )
-from tenferro.engines.cpu.native_language import Foreign, Global, native, stack
+from tenferro.engines.cpu.native_language import Foreign, Global, c_string, inlined, native, stack
 from tenferro.engines.cpu.native_memory import free, memcpy
 from tenferro.engines.cpu.native_prelude import atomic_load, load, load32, store
+from tenferro.engines.cpu.native_types import SLOT_AT
 
 CLEAN = 2**63 - 1
 MAX_ENTRIES = 8
@@ -70,13 +72,15 @@ NPY_ARRAY_ALIGNED = 0x100
 # In objects of CPython: the digits of a float, the items of a tuple, of a list, a cell's content, a tuple's length.
 NUMBER_AT, ITEMS_AT, LIST_ITEMS_AT, CONTENT_AT, SIZE_AT = HEAD, HEAD + 8, HEAD + 8, HEAD, HEAD
 MISS = 1
+MOST = 2**63 - 1
 RETURN_ARRAY = 76  # PyArray_Return's place in NumPy's table of API functions
 
 # Words: why native calls pause, the epoch of what they may rely on (tenferro.tracer.shortcuts).
 SWITCHES = Global("switches", 64)
-# Words: the types int, tuple, list, dict, tn.Array; where its slots data, engine and scalar are; True, False.
+# Words: the types int, tuple, list, dict, tn.Array; where its slots data, engine and scalar are; the class of bound
+# methods.
 CALL_OBJECTS = Global("call_objects", 128)
-INT, TUPLE_TYPE, LIST_TYPE, DICT_TYPE, WRAPPER, DATA_SLOT, ENGINE_SLOT, SCALAR_SLOT, TRUE, FALSE = range(0, 80, 8)
+INT, TUPLE_TYPE, LIST_TYPE, DICT_TYPE, WRAPPER, DATA_SLOT, ENGINE_SLOT, SCALAR_SLOT, BOUND = range(0, 72, 8)
 
 PyObject_Vectorcall = Foreign("PyObject_Vectorcall", "ptr", ("ptr", "ptr", "i64", "ptr"))
 PyList_New = Foreign("PyList_New", "ptr", ("i64",))
@@ -402,24 +406,62 @@ def has_names(entry: int, names: int) -> int:
     return 1
 
 
-@native
-def serve(receiver: int, arguments: int, given: int, names: int) -> int:
-    """The call of a jitted function: by the first entry that serves it, else by its Python half. ``receiver``: a tuple
-    of the state, an array of words, and that half."""
+@inlined
+def serve_by(receiver: int, arguments: int, given: int, names: int) -> int:
+    """The result by the first entry of a state that serves the call, else MISS."""
     state = load(load(receiver + ITEMS_AT) + DATA_AT)
     switches = load(SWITCHES)
-    if load(switches) == 0 and load(switches + 8) == load(state + EPOCH):
-        values = stack(VALUE_BYTES)
-        k = 0
-        while k < load(state + COUNT):
-            entry = load(state + ENTRIES + 8 * k)
-            if load(entry + GIVEN) == given and load(entry + LEFT) != 0 and has_names(entry, names):
-                memcpy(values, arguments, 8 * (given + load(entry + NAMES)))
-                result = serve_entry(state, entry, values)
-                if result != MISS:
-                    return result
-            k += 1
+    if load(switches) != 0 or load(switches + 8) != load(state + EPOCH):
+        return MISS
+    values = stack(VALUE_BYTES)
+    k = 0
+    while k < load(state + COUNT):
+        entry = load(state + ENTRIES + 8 * k)
+        if load(entry + GIVEN) == given and load(entry + LEFT) != 0 and has_names(entry, names):
+            memcpy(values, arguments, 8 * (given + load(entry + NAMES)))
+            result = serve_entry(state, entry, values)
+            if result != MISS:
+                return result
+        k += 1
+    return MISS
+
+
+@native
+def serve(receiver: int, arguments: int, given: int, names: int) -> int:
+    """A builtin that serves calls by the entries of a function, else calls its Python half. ``receiver``: a tuple of
+    the state, an array of words, and that half."""
+    result = serve_by(receiver, arguments, given, names)
+    if result != MISS:
+        return result
     return PyObject_Vectorcall(load(receiver + ITEMS_AT + 8), arguments, given, names)
+
+
+@native
+def call_function(function: int, arguments: int, flagged: int, names: int) -> int:
+    """The vectorcall of a jitted function, whose slot holds such a receiver. ``flagged``: positional arguments, and in
+    the highest bit whether the word before the first may be written."""
+    receiver = load(function + SLOT_AT)
+    if receiver == 0:
+        return raise_type_error(c_string("a jitted function was called while it was being destroyed"))
+    # Others may clear the function while its call runs.
+    Py_IncRef(receiver)
+    result = serve_by(receiver, arguments, flagged & MOST, names)
+    if result == MISS:
+        result = PyObject_Vectorcall(load(receiver + ITEMS_AT + 8), arguments, flagged, names)
+    Py_DecRef(receiver)
+    return result
+
+
+@native
+def bind_function(function: int, instance: int, owner: int) -> int:
+    """``__get__`` of a jitted function: itself from the class, a bound method from an object."""
+    if instance == 0:
+        Py_IncRef(function)
+        return function
+    arguments = stack(16)
+    store(arguments, function)
+    store(arguments + 8, instance)
+    return PyObject_Vectorcall(load(CALL_OBJECTS + BOUND), arguments, 2, 0)
 
 
 FLAGS_OF_SERVE = 0x82

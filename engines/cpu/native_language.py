@@ -5,7 +5,8 @@ allocator and the entry are written as plain functions under ``@native`` and tra
 integer, an address included. The subset: assignment to names, ``if``, ``while``, ``break``, ``continue``, ``return``,
 calls by position of other native functions and of ``Foreign`` ones; arithmetic with wrap-around, logical ``>>``,
 unsigned ``//`` and ``%``, signed comparisons; ``and``, ``or``, ``not`` in conditions; module constants (int),
-``Global``, ``stack``, ``c_string`` and ``call_address``. LLVM's O2 passes make registers of the variables.
+``Global``, ``stack``, ``c_string`` and ``call_address``. LLVM's passes make registers of the variables, and put
+functions under ``@inlined`` in place of their calls.
 """
 
 from __future__ import annotations
@@ -70,6 +71,12 @@ def native(function: F) -> F:
     return function
 
 
+def inlined(function: F) -> F:
+    """Mark a function for translation in place of its calls: it has no address."""
+    function.__is_inlined__ = True  # type: ignore[attr-defined]
+    return native(function)
+
+
 def stack(size: int) -> int:
     """The address of ``size`` bytes (a literal or constant) that live as long as the call, 64-byte aligned."""
     raise TypeError("stack is native code; needed a caller under @native")
@@ -122,6 +129,7 @@ class _Translator:
         self.node = node
         self.scope = scope
         self.strings = strings
+        self.is_inlined = getattr(scope[node.name], "__is_inlined__", False)
         self.lines: list[str] = []
         self.entry: list[str] = []
         self.variables: set[str] = set()
@@ -139,7 +147,8 @@ class _Translator:
         body = "\n".join(
             f"  {line}" if not line.endswith(":") else line for line in ["entry:", *self.entry, *self.lines]
         )
-        return f"define i64 @{self.node.name}({parameters}) nounwind {{\n{body}\n}}"
+        linkage, mark = ("internal ", " alwaysinline") if self.is_inlined else ("", "")
+        return f"define {linkage}i64 @{self.node.name}({parameters}) nounwind{mark} {{\n{body}\n}}"
 
     def refuse(self, node: ast.AST, what: str) -> NativeSyntaxError:
         return NativeSyntaxError(

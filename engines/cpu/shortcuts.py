@@ -1,13 +1,15 @@
 """Builds what native calls run by: a function's ``State`` and the entries in it.
 
 In: the records that the caller of ``Entry`` writes, one for each thing that must be as it was, and a ``Shortcut``, the
-block that an executable has bound to such arguments. Out: words that ``native_call.serve`` reads.
+block that an executable has bound to such arguments. Out: words that native calls read, and functions that are called
+by them.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,6 +20,7 @@ import numpy as np
 
 from tenferro.engines.cpu import native, native_call as n
 from tenferro.engines.cpu.native_entry import HEAD
+from tenferro.engines.cpu.native_types import Callable as NativeCallable, native_class, set_function
 from tenferro.engines.engine import Shortcut
 from tenferro.tracer import switches
 from tenferro.tracer.errors import LoweringError
@@ -163,12 +166,15 @@ if hasattr(os, "register_at_fork"):
 
 
 class State:
-    """A jitted function's entries, newest first, and the builtin that serves by them or else calls ``fallback``."""
+    """A jitted function's entries, newest first."""
 
-    def __init__(self, fallback: Callable[..., Any]) -> None:
+    def __init__(self) -> None:
         self._entries: list[Entry] = []
         self._words: Words = np.zeros(n.STATE_WORDS, np.int64)
-        self.serve = self.serving(fallback)
+
+    def receiver(self, fallback: Callable[..., Any]) -> tuple[Words, Callable[..., Any]]:
+        """What a native call finds its entries by; it calls ``fallback`` where none serves."""
+        return self._words, fallback
 
     def serving(self, fallback: Callable[..., Any]) -> Callable[..., Any]:
         """A builtin that serves by these entries, else calls ``fallback``."""
@@ -212,6 +218,21 @@ class State:
         return int(self._words[n.HITS // 8])
 
 
+def make_native(
+    x: NativeCallable, slot: str, receiver: tuple[Words, Callable[..., Any]], bound: type, is_method: bool
+) -> None:
+    """Have calls of an object look at a state's entries first. ``slot``: its class's one for the receiver. ``bound``:
+    the class of what its ``__get__`` makes. is_method: ``x.f(y)`` is no other call than ``f(x, y)``.
+
+    LoweringError where CPython's objects are not as they should be."""
+    _call_objects()[n.BOUND // 8] = id(bound)
+    address = native.module().library.address
+    native_kind = native_class(type(x), slot, address("bind_function"), is_method)
+    setattr(x, slot, receiver)
+    set_function(x, address("call_function"))
+    x.__class__ = native_kind
+
+
 @cache
 def number_types() -> frozenset[type]:
     """The classes whose objects hold their number where native code looks for it, found by looking."""
@@ -226,17 +247,24 @@ def number_types() -> frozenset[type]:
 
 @cache
 def initialise() -> None:
-    """Tell native code which objects it will meet. LoweringError where CPython keeps something elsewhere."""
+    """Tell native code which objects it will meet. LoweringError where CPython keeps something elsewhere, or has no
+    GIL, which states and entries change under."""
+    if not getattr(sys, "_is_gil_enabled", lambda: True)():
+        raise LoweringError("native calls: this Python runs without the GIL")
     _check_layout()
     native.function("set_switches")(switches.address())
-    words = (ctypes.c_void_p * 16).from_address(native.function("call_objects_address")())
+    words = _call_objects()
     for place, kind in ((n.INT, int), (n.TUPLE_TYPE, tuple), (n.LIST_TYPE, list), (n.DICT_TYPE, dict)):
         words[place // 8] = id(kind)
 
 
+def _call_objects() -> ctypes.Array[ctypes.c_void_p]:
+    return (ctypes.c_void_p * 16).from_address(native.function("call_objects_address")())
+
+
 def set_wrapper(kind: type, data: str, engine: str, scalar: str) -> None:
     """The class that wraps arrays, and the names of its slots."""
-    words = (ctypes.c_void_p * 16).from_address(native.function("call_objects_address")())
+    words = _call_objects()
     for place, name in ((n.DATA_SLOT, data), (n.ENGINE_SLOT, engine), (n.SCALAR_SLOT, scalar)):
         words[place // 8] = _slot_offset(kind, name)
     words[n.WRAPPER // 8] = id(kind)
