@@ -17,7 +17,8 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
-from tenferro.engines.errors import CapacityError, ConfigurationError, RecursionRefusedError
+from tenferro.engines.errors import CapacityError, RecursionRefusedError
+from tenferro.runtime.identity import check_number
 from tenferro.tracer.errors import LoweringError
 
 V = TypeVar("V")
@@ -57,10 +58,8 @@ class Limits:
 
     def __post_init__(self) -> None:
         for name, value in (("entries", self.entries), ("bytes", self.bytes), ("in_flight", self.in_flight)):
-            if value < 1:
-                raise ConfigurationError(f"PreparedCache: {name} is {value}; at least 1 is needed")
-        if self.queued < 0:
-            raise ConfigurationError(f"PreparedCache: queued is {self.queued}; 0 or more is needed")
+            check_number("PreparedCache", name, value, 1)
+        check_number("PreparedCache", "queued", self.queued, 0)
 
 
 @dataclass(eq=False)

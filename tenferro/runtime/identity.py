@@ -1,8 +1,9 @@
-"""Names of engines, storage classes, hardware and families: lowercase, namespaced, checked where they enter."""
+"""Names of engines, storage classes, hardware and families, and numbers of configurations: checked where they enter."""
 
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from tenferro.engines.errors import ConfigurationError
 
@@ -23,3 +24,12 @@ def checked_family(name: str) -> str:
     if not isinstance(name, str) or not _FAMILY.fullmatch(name):
         raise ConfigurationError(f"family: {name!r} is no name; the form library.operation.v1 is needed")
     return name
+
+
+def check_number(where: str, what: str, value: Any, least: int) -> None:
+    """ConfigurationError for what is no int (a bool is none), and below ``least``."""
+    if isinstance(value, bool) or not hasattr(type(value), "__index__"):
+        raise ConfigurationError(f"{where}: {what} is {value!r} of class {type(value).__name__}; an int is needed")
+    if value < least:
+        needed = f"at least {least} is needed" if least else "0 or more is needed"
+        raise ConfigurationError(f"{where}: {what} is {value}; {needed}")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tenferro.engines.errors import ConfigurationError
+from tenferro.runtime.identity import check_number
 
 MAX_PLACEMENTS = 4096
 
@@ -19,10 +20,9 @@ class Policy:
     max_placements: int = MAX_PLACEMENTS
 
     def __post_init__(self) -> None:
-        if self.max_transfer_bytes is not None and self.max_transfer_bytes < 0:
-            raise ConfigurationError(f"policy: max_transfer_bytes is {self.max_transfer_bytes}; 0 or more is needed")
-        if self.max_placements < 1:
-            raise ConfigurationError(f"policy: max_placements is {self.max_placements}; at least 1 is needed")
+        if self.max_transfer_bytes is not None:
+            check_number("policy", "max_transfer_bytes", self.max_transfer_bytes, 0)
+        check_number("policy", "max_placements", self.max_placements, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,10 @@ class PrepareOptions:
     storage: str | None = None
     results: str = ""
     in_flight: Literal["wait", "refuse"] = "wait"
+
+    def __post_init__(self) -> None:
+        if self.in_flight not in ("wait", "refuse"):
+            raise ConfigurationError(f"prepare: in_flight is {self.in_flight!r}; 'wait' or 'refuse' is needed")
 
     def under(self, policy: Policy) -> Policy:
         """The policy with what is given here in place of its own."""

@@ -11,7 +11,7 @@ call is bounded by the length of the longest chain (``longest_chain``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
@@ -19,6 +19,7 @@ import numpy as np
 
 from tenferro.engines.errors import ConfigurationError, ProviderContractError
 from tenferro.runtime.cache import Limits, PreparedCache
+from tenferro.runtime.identity import check_number
 
 T = TypeVar("T")
 MOST_ALIGNED = 12
@@ -70,12 +71,21 @@ class Requirement:
     alignment: int = 0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "axes", frozenset(self.axes))
+        if isinstance(self.axes, str) or not isinstance(self.axes, Iterable):
+            raise ConfigurationError(
+                f"Requirement: axes is {self.axes!r} of class {type(self.axes).__name__}; a set of ints is needed"
+            )
+        axes = tuple(self.axes)
+        for axis in axes:
+            check_number("Requirement", "one of axes", axis, 0)
+        object.__setattr__(self, "axes", frozenset(map(int, axes)))
+        for name in ("dtype", "rank"):
+            if not isinstance(getattr(self, name), bool):
+                raise ConfigurationError(f"Requirement: {name} is {getattr(self, name)!r}; True or False is needed")
+        check_number("Requirement", "alignment", self.alignment, 0)
         if not self.rank and (self.axes or self.layout == "strides"):
             raise ConfigurationError(f"Requirement: {'axes' if self.axes else 'strides'} without rank; rank is needed")
-        if any(a < 0 for a in self.axes):
-            raise ConfigurationError(f"Requirement: axes {sorted(self.axes)}; they count from 0")
-        if not 0 <= self.alignment <= MOST_ALIGNED:
+        if self.alignment > MOST_ALIGNED:
             raise ConfigurationError(f"Requirement: alignment {self.alignment}; 0 to {MOST_ALIGNED} (log2 of bytes)")
         if self.placement not in _PLACEMENTS or self.layout not in _LAYOUTS:
             raise ConfigurationError(

@@ -11,7 +11,17 @@ from hypothesis import given, strategies as st
 
 import tenferro as tn
 from tenferro.engines.errors import ConfigurationError, ProviderContractError
-from tenferro.runtime import ExtensionModule, Family, Need, Requirement, Signature, Specializer
+from tenferro.runtime import (
+    ExtensionModule,
+    Family,
+    Limits,
+    Need,
+    Policy,
+    PrepareOptions,
+    Requirement,
+    Signature,
+    Specializer,
+)  # fmt: skip
 from tenferro.runtime.specialization import MOST_ALIGNED, NOTHING, Known, longest_chain, projection
 from tests.runtime.engines import several
 
@@ -103,7 +113,17 @@ def test_alignment_is_known_up_to_what_was_asked():
     [
         ({"axes": {0}}, "axes without rank"),
         ({"layout": "strides"}, "strides without rank"),
-        ({"rank": True, "axes": {-1}}, "count from 0"),
+        ({"rank": True, "axes": {-1}}, "one of axes is -1; 0 or more is needed"),
+        ({"axes": {"a"}}, "one of axes is 'a' of class str; an int is needed"),
+        ({"rank": True, "axes": {1.5}}, "one of axes is 1.5 of class float"),
+        ({"rank": True, "axes": {True}}, "one of axes is True of class bool"),
+        ({"rank": True, "axes": [[1]]}, r"one of axes is \[1\] of class list"),
+        ({"rank": True, "axes": 1}, "axes is 1 of class int; a set of ints is needed"),
+        ({"rank": True, "axes": "01"}, "axes is '01' of class str; a set of ints is needed"),
+        ({"rank": "yes"}, "rank is 'yes'; True or False is needed"),
+        ({"dtype": np.float64}, "dtype is <class 'numpy.float64'>; True or False is needed"),
+        ({"alignment": 1.5}, "alignment is 1.5 of class float; an int is needed"),
+        ({"alignment": -1}, "alignment is -1; 0 or more is needed"),
         ({"alignment": 13}, "alignment 13"),
         ({"placement": "gpu"}, "'gpu'"),
         ({"layout": "fortran"}, "'fortran'"),
@@ -112,6 +132,21 @@ def test_alignment_is_known_up_to_what_was_asked():
 def test_requirements_that_are_none(wrong, text):
     with pytest.raises(ConfigurationError, match=text):
         Requirement(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: Limits(entries="x"), "PreparedCache: entries is 'x' of class str; an int is needed"),
+        (lambda: Limits(queued=None), "PreparedCache: queued is None of class NoneType; an int is needed"),
+        (lambda: Policy(max_transfer_bytes="5"), "policy: max_transfer_bytes is '5' of class str; an int is needed"),
+        (lambda: Policy(max_placements=0), "policy: max_placements is 0; at least 1 is needed"),
+        (lambda: PrepareOptions(in_flight="queue"), "prepare: in_flight is 'queue'; 'wait' or 'refuse' is needed"),
+    ],
+)
+def test_numbers_of_configurations(make, text):
+    with pytest.raises(ConfigurationError, match=f"^{text}$"):
+        make()
 
 
 # -- providers ---------------------------------------------------------------------------------------------------------
