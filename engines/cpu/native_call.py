@@ -113,7 +113,7 @@ def set_switches(address: int) -> int:
 # -- matching ----------------------------------------------------------------------------------------------------------
 
 
-@native
+@inlined
 def is_array(record: int, value: int) -> int:
     """Whether an aligned ndarray has the dtype, sizes and strides of a record."""
     if load(value + TYPE_AT) != load(OBJECTS + NDARRAY) or load(value + DESCRIPTOR_AT) != load(record + EXPECTED):
@@ -148,7 +148,7 @@ def is_integer(record: int, value: int) -> int:
     return found == load(record + EXPECTED)
 
 
-@native
+@inlined
 def fits(record: int, kind: int, value: int) -> int:
     """Whether a value is as its record expects."""
     expected = load(record + EXPECTED)
@@ -227,7 +227,7 @@ def open_value(record: int, kind: int, value: int, values: int, count: int) -> i
     return count + 1
 
 
-@native
+@inlined
 def matches(entry: int, values: int, addresses: int) -> int:
     """How many values there are, if they are such as the entry serves, else -1; the data of its operands then stand in
     ``addresses``."""
@@ -258,7 +258,7 @@ def matches(entry: int, values: int, addresses: int) -> int:
 # -- results -----------------------------------------------------------------------------------------------------------
 
 
-@native
+@inlined
 def wrapped(array: int, engine: int, scalar: int) -> int:
     """A tn.Array that takes over the reference to its data; 0 with an exception set, and the data given up."""
     kind = load(CALL_OBJECTS + WRAPPER)
@@ -274,7 +274,7 @@ def wrapped(array: int, engine: int, scalar: int) -> int:
     return made
 
 
-@native
+@inlined
 def leaf_of(leaf: int, outputs: int) -> int:
     """A leaf of the result, of an output that it takes over; 0 with an exception set."""
     array = load(outputs + 8 * load(leaf + OUTPUT))
@@ -286,7 +286,7 @@ def leaf_of(leaf: int, outputs: int) -> int:
     return array
 
 
-@native
+@inlined
 def result_of(entry: int, block: int) -> int:
     """The call's result of a block that has run; takes over all its outputs: each is one leaf, or is dropped."""
     outputs = block + 8 * load(block + 8 * OUTPUTS_AT)
@@ -327,25 +327,24 @@ def result_of(entry: int, block: int) -> int:
 # -- calls -------------------------------------------------------------------------------------------------------------
 
 
-@native
+@inlined
 def run_entry(entry: int, addresses: int) -> int:
     """The call's result, MISS where Python has to look, or 0 with an exception set."""
     template = load(entry + BLOCK)
     size = 8 * load(template + 8 * WORDS)
     block = stack(STACK_BYTES)
-    if size <= STACK_BYTES:
-        memcpy(block, template, size)
-        return run_copied(entry, block, addresses)
-    block = malloc(size)
-    if block == 0:
-        return PyErr_NoMemory()
+    if size > STACK_BYTES:
+        block = malloc(size)
+        if block == 0:
+            return PyErr_NoMemory()
     memcpy(block, template, size)
     result = run_copied(entry, block, addresses)
-    free(block)
+    if size > STACK_BYTES:
+        free(block)
     return result
 
 
-@native
+@inlined
 def run_copied(entry: int, block: int, addresses: int) -> int:
     """``run_entry`` on a copy of its block."""
     made = make_outputs(block)
@@ -362,7 +361,7 @@ def run_copied(entry: int, block: int, addresses: int) -> int:
     return result_of(entry, block)
 
 
-@native
+@inlined
 def serve_entry(state: int, entry: int, values: int) -> int:
     """The result where the entry serves these values; MISS where not, or 0 with an exception set."""
     addresses = stack(VALUE_BYTES)
@@ -390,7 +389,7 @@ def serve_entry(state: int, entry: int, values: int) -> int:
     return result
 
 
-@native
+@inlined
 def has_names(entry: int, names: int) -> int:
     """Whether a call gives just the keywords of an entry, in its order."""
     count = load(entry + NAMES)
@@ -418,7 +417,11 @@ def serve_by(receiver: int, arguments: int, given: int, names: int) -> int:
     while k < load(state + COUNT):
         entry = load(state + ENTRIES + 8 * k)
         if load(entry + GIVEN) == given and load(entry + LEFT) != 0 and has_names(entry, names):
-            memcpy(values, arguments, 8 * (given + load(entry + NAMES)))
+            end = 8 * (given + load(entry + NAMES))
+            at = 0
+            while at < end:
+                store(values + at, load(arguments + at))
+                at += 8
             result = serve_entry(state, entry, values)
             if result != MISS:
                 return result

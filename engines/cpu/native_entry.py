@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tenferro.engines.cpu.native_language import Foreign, Global, c_string, native, stack
+from tenferro.engines.cpu.native_language import Foreign, Global, c_string, inlined, native, stack
 from tenferro.engines.cpu.native_memory import (
     LIVE,
     MEMORY_STATE,
@@ -110,7 +110,7 @@ def check_arrays(arrays: int, count: int) -> int:
     return 1
 
 
-@native
+@inlined
 def fill_patches(block: int, arrays: int, count: int, direct: int) -> int:
     """Write the data addresses of arrays and outputs into a copied block; 0 with an exception set where one is missing.
     ``direct``: ``arrays`` are the addresses themselves."""
@@ -170,7 +170,7 @@ def make_outputs(block: int) -> int:
     return 1
 
 
-@native
+@inlined
 def run_launches(block: int, threads: int, thread_state: int) -> int:
     """The launches in order, under the standard floating-point control word; as ``region`` returns. Where the block has
     the address of a record, each launch is noted there."""
@@ -203,12 +203,13 @@ def run_block(block: int, threads: int, arrays: int, count: int, direct: int) ->
     ``fill_patches``."""
     if not fill_patches(block, arrays, count, direct):
         return 0
-    if load(block + 8 * FLAGS) & HEAVY:
+    heavy = load(block + 8 * FLAGS) & HEAVY
+    thread_state: int = GIL_HELD
+    if heavy:
         thread_state = PyEval_SaveThread()
-        result = run_launches(block, threads, thread_state)
+    result = run_launches(block, threads, thread_state)
+    if heavy:
         PyEval_RestoreThread(thread_state)
-    else:
-        result = run_launches(block, threads, GIL_HELD)
     if result == 2:
         PyErr_SetString(
             load(OBJECTS + RUNTIME_ERROR),
@@ -366,7 +367,7 @@ def empty_array(module: int, arguments: int, count: int) -> int:
     return own_array(data, descriptor, rank, dims, size)
 
 
-@native
+@inlined
 def own_array(data: int, descriptor: int, rank: int, dims: int, size: int) -> int:
     """A C-ordered array of ``size`` bytes that owns ``data`` through the handler; 0 with an exception set and ``data``
     freed."""
