@@ -220,8 +220,8 @@ class Cell:
     ``donated`` lets it be written all the same. ``fill`` is set while a known cell holds one value everywhere."""
 
     __slots__ = (
-        "donated", "elements", "fill", "input", "known", "line", "origin", "symbolic", "trace", "value", "version",
-        "written",
+        "donated", "elements", "fill", "input", "known", "line", "origin", "scope", "symbolic", "trace", "value",
+        "version", "written",
     )  # fmt: skip
 
     def __init__(self, trace: Trace, value: Operand | None, known: AnyArray | None = None) -> None:
@@ -237,6 +237,23 @@ class Cell:
         self.donated = False
         self.line: SourceLine | None = trace.line
         self.written: SourceLine | None = None
+        self.scope = trace.scope
+
+    def state(self) -> tuple[Any, ...]:
+        """What the variable holds, for ``restore``."""
+        elements = None if self.elements is None else dict(self.elements)
+        return self.value, self.known, self.fill, elements, self.symbolic, self.version, self.written
+
+    def restore(self, state: tuple[Any, ...]) -> None:
+        """Hold again what ``state`` was. Views read it anew."""
+        self.value, self.known, self.fill, self.elements, self.symbolic, version, self.written = state
+        self.version = max(self.version, version) + 1
+
+    def _to_be_kept(self) -> None:
+        """Before the present scope records something about a variable from around it."""
+        scope = self.trace.scope
+        if scope is not self.scope and scope is not None:
+            scope.keep(self)
 
     def read(self) -> Operand:
         """The current value. A known cell enters the program: small ones and uniform ones as literals."""
@@ -244,6 +261,7 @@ class Cell:
             self._store_elements()
         if self.value is not None:
             return self.value
+        self._to_be_kept()
         known = self.known
         assert known is not None
         trace = self.trace
@@ -312,6 +330,7 @@ class Cell:
     def _store_elements(self) -> None:
         """One update for each run of neighbours along the last axis, not one per element; at the last write's line."""
         assert self.elements is not None
+        self._to_be_kept()
         waiting, self.elements, self.symbolic = self.elements, None, False
         base = self.stored()
         outer, self.trace.writing = self.trace.writing, self.written

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Literal, TypeAlias, Union
+from typing import Any, Literal, TypeAlias, Union
 
 LeafKind = Literal["extent", "int", "runtime"]
 Extent: TypeAlias = Union[int, "DimExpr"]
@@ -325,6 +325,13 @@ def extents_in(value: object) -> list[DimExpr]:
     if isinstance(value, DimExpr):
         return [value]
     return [n for v in value for n in extents_in(v)] if isinstance(value, tuple) else []
+
+
+def mapped(value: Any, replace: Callable[[Extent], Extent]) -> Any:
+    """A parameter with every symbolic size in it replaced; whole as it is where there is none."""
+    if isinstance(value, DimExpr):
+        return replace(value)
+    return tuple([mapped(v, replace) for v in value]) if type(value) is tuple else value
 
 
 def is_runtime(extent: Extent) -> bool:

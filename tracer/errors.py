@@ -68,6 +68,14 @@ class AxisError(ShapeError, BoundsError, np.exceptions.AxisError):
         return str(self.args[0])
 
 
+class DerivativeError(TenferroError, TypeError):
+    """A derivative is asked for that does not exist, or by arguments that have none."""
+
+
+class BatchError(TenferroError, ValueError):
+    """What a function does cannot be done for every lane of an axis at once, or its axes do not fit."""
+
+
 class RangeError(TenferroError, OverflowError):
     """An integer that no int64 holds."""
 

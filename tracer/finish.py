@@ -7,12 +7,12 @@ they were: they are what is checked at a call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from tenferro.tracer import build
-from tenferro.tracer.dims import DimExpr, Extent, Leaf, extents_in, leaf, leaves, substitute
+from tenferro.tracer.dims import DimExpr, Extent, Leaf, extents_in, leaf, leaves, mapped, substitute
 from tenferro.tracer.program import (
     ArrayType,
     DimScalar,
@@ -39,13 +39,16 @@ class Renaming:
         self._values: dict[int, Value] = {}
         self._types: dict[int, tuple[ArrayType, ArrayType]] = {}
         self._extents: dict[DimExpr, Extent] = {}
-        self.changes = bool(trace.late or trace.unified)
+        self.changes = bool(trace.late or trace.unified or trace.is_cut)
+        self._dense = _dense_ids(trace, self._arguments + len(late)) if trace.is_cut else None
         self._names = {v.id: trace.names[key] for key, (v, _) in trace.captured.items() if key in trace.names}
 
     def id(self, old: int) -> int:
         if old < 0:
             return self._arguments + self._late[-1 - old]
-        return old if old < self._arguments else old + len(self._late)
+        if old < self._arguments:
+            return old
+        return old + len(self._late) if self._dense is None else self._dense[old]
 
     def extent(self, extent: Extent) -> Extent:
         if isinstance(extent, int):
@@ -93,9 +96,9 @@ class Renaming:
         return old
 
     def params(self, old: Params) -> Params:
-        if not any(_has_sizes(v) for v in old.values()):
+        if not any(extents_in(v) for v in old.values()):
             return old
-        return Params(**{k: _mapped(v, self.extent) for k, v in old.items()})
+        return Params(**{k: mapped(v, self.extent) for k, v in old.items()})
 
     def operation(self, old: Operation) -> Operation:
         return Operation(
@@ -112,14 +115,10 @@ class Renaming:
         return ProgramInput(self.value(old.value), old.kind, name.removeprefix("captured array "))
 
 
-def _has_sizes(value: Any) -> bool:
-    return isinstance(value, DimExpr) or (isinstance(value, tuple) and any(_has_sizes(v) for v in value))
-
-
-def _mapped(value: Any, extent: Callable[[Extent], Extent]) -> Any:
-    if isinstance(value, DimExpr):
-        return extent(value)
-    return tuple(_mapped(v, extent) for v in value) if isinstance(value, tuple) else value
+def _dense_ids(trace: Trace, first: int) -> dict[int, int]:
+    """New numbers for the results of operations, where some between them were taken out again."""
+    ids = (v.id for o in trace.operations for v in o.outputs)
+    return {old: first + k for k, old in enumerate(ids)}
 
 
 def late_inputs(trace: Trace, outputs: list[Operand], sizes: list[Extent]) -> dict[int, int]:

@@ -1,18 +1,23 @@
 """What an op is: one record per op, with every column that a stage reads.
 
-A row says how the op's result is typed (``infer``), what it computes (``reference``, on NumPy arrays) and how it is
-lowered (``form``). No column has a default: Python itself refuses a row that forgets one.
+A row says how the op's result is typed (``infer``), what it computes (``reference``, on NumPy arrays), how it is
+lowered (``form``), and what the transformations make of it (``jvp``, ``transpose``, ``batch``). No column has a default:
+Python itself refuses a row that forgets one. A rule that cannot exist is ``Absent``, with the reason.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from tenferro.tracer.program import ArrayType, Params
+from tenferro.tracer.program import ArrayType, Operand, Operation, Params
+
+if TYPE_CHECKING:
+    from tenferro.tracer.derivation import Derivation
+    from tenferro.tracer.dims import Extent
 
 InferRule: TypeAlias = Callable[[Sequence[ArrayType], Params], tuple[ArrayType, ...]]
 ReferenceRule: TypeAlias = Callable[..., Any]
@@ -99,6 +104,34 @@ class Extension:
 Form: TypeAlias = Pointwise | Reduction | View | Indexed | Update | Contraction | Library | Collective | Extension
 
 
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """A rule that cannot exist; the reason ends the error of whoever asks for it."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A derivative that is 0 wherever there is one, as that of a step or of an index; no tangent passes through."""
+
+    reason: str
+
+
+Tangents: TypeAlias = Sequence[Operand | None]
+"""One for each operand or result; None is 0."""
+
+JvpRule: TypeAlias = Callable[["Derivation", Operation, Tangents], Tangents]
+"""The tangents of the results, from those of the operands. What the rule emits is linear in tangents."""
+
+TransposeRule: TypeAlias = Callable[["Derivation", Operation, Tangents, Sequence[bool]], Tangents]
+"""The cotangents of the operands in which the op is linear (the booleans say which those are: the others hold values,
+these hold none), from those of the results; None for the others."""
+
+BatchRule: TypeAlias = Callable[["Derivation", Operation, Sequence[bool], "Extent"], Sequence[Operand]]
+"""The results with a leading batch axis of the given size, from operands of which some (the booleans) have one."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Op:
     """One op. Equality is identity: there is one row per op, in ``tenferro.tracer.ops``."""
@@ -107,6 +140,9 @@ class Op:
     form: Form
     infer: InferRule
     reference: ReferenceRule  # (*arrays, **params with sizes evaluated) -> ndarray, or a tuple of them
+    jvp: JvpRule | Constant | Absent
+    transpose: TransposeRule | Absent
+    batch: BatchRule | Absent
 
     @property
     def is_ordered(self) -> bool:

@@ -17,15 +17,17 @@ from typing import TYPE_CHECKING, Any, Literal as OneOf
 import numpy as np
 
 from tenferro.tracer.bounds import Bounds, single_leaf, split_constant
-from tenferro.tracer.dims import DimExpr, Extent, Leaf, evaluate, leaf, mul, sub, substitute
+from tenferro.tracer.dims import DimExpr, Extent, Leaf, evaluate, leaf, leaves, mul, sub, substitute
 from tenferro.tracer.errors import DtypeError, LeakError, TenferroError, TraceError, UnrolledLoopWarning
 from tenferro.tracer.lines import SourceLine, at, user_line
 from tenferro.tracer.numbering import ValueNumbers
 from tenferro.tracer.op import Op
 from tenferro.tracer.program import ArrayType, Operand, Operation, Params, ProgramInput, ShapeGuard, Value
+from tenferro.tracer.tape import Tangent, Tape
 
 if TYPE_CHECKING:
     from tenferro.tracer.spread import Spread
+    from tenferro.tracer.transform.recording import Scope
 
 Relation = OneOf["==", "<", "<="]
 NO_PARAMS = Params()
@@ -110,7 +112,11 @@ class Trace:
         self.spread: Spread | None = None  # while operations are recorded once for each engine of a mesh
         self.partial: set[int] = set()  # ids of values that were one engine's alone, of spreads that are over
         self._makers: list[int] = []  # of each value after the inputs, the number of its operation
-        self.writing: SourceLine | None = None  # the line of a write that is stored later than it was made
+        self.writing: SourceLine | None = None  # the line that operations carry now, where it is not the user's present one
+        self.tape: Tape | None = None  # takes what is linear in a tape's inputs, while a function is differentiated
+        self.scope: Scope | None = None  # of what is recorded to be taken out again
+        self.is_once = False  # whether it serves one call only, whose captured arrays are known
+        self.is_cut = False  # whether operations were taken out again: ids are not dense then
         self._bounds = Bounds()
         self._numbers = ValueNumbers()
         self._answers: dict[tuple[Relation, Extent, Extent], bool] = {}
@@ -182,7 +188,9 @@ class Trace:
             types = op.infer([i.type for i in inputs], params)
         except TenferroError as error:
             raise type(error)(f"{error}{at(line)}") from None
-        if line is not None:
+        if self.tape is not None and any(type(i) is Tangent for i in inputs):
+            return self.tape.append(op, inputs, params, types, line, self.place)
+        if line is not None and not self.writing:
             self._count(line)
         if self.spread is not None:
             return self.spread.record(op, inputs, params, types)
@@ -201,6 +209,29 @@ class Trace:
         self.operations.append(Operation(op, inputs, params, outputs, self.line, place))
         return outputs
 
+    # -- recordings ----------------------------------------------------------------------------------------------
+
+    def placeholder(self, type_: ArrayType) -> Value:
+        """A value that no operation makes, for a function that is recorded to be taken out again (``taken``)."""
+        value = Value(self._next, type_)
+        self._next += 1
+        self._makers.append(-1)
+        return value
+
+    def taken(self, start: int) -> list[Operation]:
+        """The operations from number ``start`` on, taken out of the trace; their results are no values of it any more."""
+        found = self.operations[start:]
+        if found:
+            self.is_cut = True
+            first = found[0].outputs[0].id - len(self.inputs)
+            self._makers[first:] = [-1] * (len(self._makers) - first)
+            del self.operations[start:]
+            self._numbers = ValueNumbers()
+            self._runtime_extents = {
+                key: extent for key, extent in self._runtime_extents.items() if all(s.index < start for s in leaves(extent))
+            }
+        return found
+
     def check_whole(self, operands: Sequence[Operand]) -> None:
         """Refuse what a function under ``shard_map`` stored instead of returning it: it differs between engines."""
         for x in operands:
@@ -213,7 +244,9 @@ class Trace:
     def producer(self, number: int) -> Operation | None:
         """The operation that made the value of this id; None for an input."""
         index = number - len(self.inputs)
-        return None if number < 0 or index < 0 else self.operations[self._makers[index]]
+        if number < 0 or index < 0 or self._makers[index] < 0:
+            return None
+        return self.operations[self._makers[index]]
 
     def _count(self, line: SourceLine) -> None:
         count = self._line_counts[id(line)] = self._line_counts.get(id(line), 0) + 1

@@ -87,8 +87,10 @@ class TracedArray(ArrayMethods):
             return cell.value if cell.value is not None and not cell.elements else cell.read()
         if self._seen != cell.version or self._cached is None:
             assert self._step is not None
-            self._cached = self._step.read(cell.trace, self._parent.read())
-            self._seen = cell.version
+            found = self._step.read(cell.trace, self._parent.read())
+            if cell.trace.scope is not cell.scope:
+                return found  # which is taken out again
+            self._cached, self._seen = found, cell.version
         return self._cached
 
     def known(self) -> AnyArray | None:
@@ -139,6 +141,14 @@ class TracedArray(ArrayMethods):
                 MutationError(
                     f"write: {cell.origin} is not the function's own; write into {cell.origin}.copy(), or donate the "
                     f"argument (donate_argnums){at(user_line())}"
+                )
+            )
+        scope = cell.trace.scope
+        if scope is not cell.scope and scope is not None:
+            raise noted(
+                MutationError(
+                    f"write: an array from around the function under {scope.what}, which runs it once for many; return "
+                    f"the new value from that function instead{at(user_line())}"
                 )
             )
         if not self._writeable:

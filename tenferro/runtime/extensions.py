@@ -22,12 +22,13 @@ from tenferro.runtime.specialization import Known, Need, Signature, Specializer
 from tenferro.tracer.dim import Dim, as_extent
 from tenferro.tracer.exact import static_key
 from tenferro.tracer.lines import at, user_line
-from tenferro.tracer.op import Extension, Op
+from tenferro.tracer.op import Absent, BatchRule, Constant, Extension, JvpRule, Op, TransposeRule
 from tenferro.tracer.program import ArrayType, Params
 from tenferro.tracer.trace import current_trace
 from tenferro.tracer.traced import fresh, operand
 
 MAX_CACHED = 64
+_UNKNOWN = Absent("its extension family brings no such rule")
 
 
 class FamilyCache:
@@ -77,6 +78,8 @@ class Family:
     else.
     reference: (*arrays, **params) → array, or a tuple of them; it defines the meaning.
     ordered: the operation has effects, so that calls keep their order and are never dropped or shared.
+    jvp, transpose, batch: what ``tn.grad`` and ``tn.vmap`` make of it, as columns of the table of ops
+    (``tenferro.tracer.op``); without them they refuse it.
 
     The family itself is a function for traced and eager code: ``family(x, y, width=3)``."""
 
@@ -84,12 +87,16 @@ class Family:
     infer: Callable[[Sequence[ArrayType], Params], tuple[ArrayType, ...]]
     reference: Callable[..., Any]
     ordered: bool = False
+    jvp: JvpRule | Constant | Absent = _UNKNOWN
+    transpose: TransposeRule | Absent = _UNKNOWN
+    batch: BatchRule | Absent = _UNKNOWN
     op: Op = field(init=False, repr=False, compare=False)
     _jitted: FamilyCache = field(default_factory=FamilyCache, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         checked_family(self.name)
-        object.__setattr__(self, "op", Op(self.name, Extension(self.name, self.ordered), self._types, self.reference))
+        form, rules = Extension(self.name, self.ordered), (self.jvp, self.transpose, self.batch)
+        object.__setattr__(self, "op", Op(self.name, form, self._types, self.reference, *rules))
 
     def _types(self, types: Sequence[ArrayType], params: Params) -> tuple[ArrayType, ...]:
         found: Any = self.infer(types, params)

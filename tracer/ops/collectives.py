@@ -14,7 +14,7 @@ import numpy as np
 
 from tenferro.tracer.dims import floordiv, mul
 from tenferro.tracer.errors import DtypeError, ShapeError
-from tenferro.tracer.op import Collective, CollectiveKind, InferRule, Op
+from tenferro.tracer.op import Absent, Collective, CollectiveKind, InferRule, Op
 from tenferro.tracer.program import ArrayType, Params
 
 Array = np.ndarray[Any, Any]
@@ -145,7 +145,7 @@ def _reference_permute(*xs: Array, places: Places, pairs: tuple[tuple[int, int],
 
 
 def _row(kind: CollectiveKind, shape: Shape, reference: Callable[..., tuple[Array, ...]]) -> Op:
-    return Op(kind, Collective(kind), _rule(kind, shape), reference)
+    return Op(kind, Collective(kind), _rule(kind, shape), reference, Absent("?"), Absent("?"), Absent("?"))
 
 
 all_reduce = _row("all_reduce", _same, _reference_all_reduce)

@@ -13,7 +13,9 @@ import numpy as np
 
 from tenferro.tracer.dims import add, product, shape_text
 from tenferro.tracer.errors import DtypeError, ShapeError
-from tenferro.tracer.op import Indexed, Op, Update, View
+from tenferro.tracer.op import Absent, Indexed, Op, Update, View
+from tenferro.tracer.ops import layout_rules as rules
+from tenferro.tracer.ops.columns import INTEGERS, NOT_LINEAR, linear
 from tenferro.tracer.program import ArrayType, Params
 
 INT64 = np.dtype(np.int64)
@@ -148,15 +150,34 @@ def _reference_update(base: Any, value: Any, *, starts: Any, steps: Any, sizes: 
     return out
 
 
-reshape = Op("reshape", View("reshape"), _infer_reshape, lambda x, *, shape: np.reshape(x, shape))
-transpose = Op("transpose", View("transpose"), _infer_transpose, lambda x, *, axes: np.transpose(x, axes))
-broadcast_to = Op("broadcast_to", View("broadcast_to"), _infer_broadcast, _reference_broadcast)
-slice_ = Op("slice", View("slice"), _infer_slice, _reference_slice)
-pad = Op("pad", Indexed("pad"), _infer_pad, _reference_pad)
+reshape = Op(
+    "reshape", View("reshape"), _infer_reshape, lambda x, *, shape: np.reshape(x, shape),
+    linear(), rules.transpose_reshape, rules.batch_params(shape=rules.with_size),
+)  # fmt: skip
+transpose = Op(
+    "transpose", View("transpose"), _infer_transpose, lambda x, *, axes: np.transpose(x, axes),
+    linear(), rules.transpose_transpose, rules.batch_params(axes=rules.with_zero),
+)  # fmt: skip
+broadcast_to = Op(
+    "broadcast_to", View("broadcast_to"), _infer_broadcast, _reference_broadcast,
+    linear(), rules.transpose_broadcast, rules.batch_params(shape=rules.with_size, axes=rules.with_zero),
+)  # fmt: skip
+slice_ = Op(
+    "slice", View("slice"), _infer_slice, _reference_slice,
+    linear(), rules.transpose_slice,
+    rules.batch_params(starts=rules.whole(0), steps=rules.whole(1), sizes=rules.with_size),
+)  # fmt: skip
+pad = Op("pad", Indexed("pad"), _infer_pad, _reference_pad, linear(), rules.transpose_pad, rules.batch_pad)
 concatenate = Op(
-    "concatenate", Indexed("concatenate"), _infer_concatenate, lambda *xs, axis: np.concatenate(xs, axis=axis)
-)
-iota = Op("iota", Indexed("iota"), _infer_iota, _reference_iota)
-take = Op("take", Indexed("gather"), _infer_take, _reference_take)
+    "concatenate", Indexed("concatenate"), _infer_concatenate, lambda *xs, axis: np.concatenate(xs, axis=axis),
+    linear(), rules.transpose_concatenate, rules.batch_concatenate,
+)  # fmt: skip
+iota = Op(
+    "iota", Indexed("iota"), _infer_iota, _reference_iota, INTEGERS, NOT_LINEAR,
+    Absent("it has no operands, and so no lanes"),
+)  # fmt: skip
+take = Op("take", Indexed("gather"), _infer_take, _reference_take, linear(0), rules.transpose_take, rules.batch_take)
 """``windows``: the name, the array's shape and the windows' sizes where places are those of windows, for errors."""
-slice_update = Op("slice_update", Update(), _infer_update, _reference_update)
+slice_update = Op(
+    "slice_update", Update(), _infer_update, _reference_update, linear(), rules.transpose_update, rules.batch_update
+)

@@ -14,7 +14,10 @@ import numpy as np
 from tenferro.tracer.dims import shape_text
 from tenferro.tracer.errors import DtypeError, ShapeError
 from tenferro.tracer.lines import SourceLine
-from tenferro.tracer.op import Contraction, Library, Op
+from tenferro.tracer.op import Absent, Contraction, Library, Op
+from tenferro.tracer.ops import library_rules as rules, reduction_rules as reductions
+from tenferro.tracer.ops.columns import NOT_LINEAR, linear
+from tenferro.tracer.ops.layout_rules import batch_params
 from tenferro.tracer.program import ArrayType, Params
 from tenferro.tracer.standing import standing_at
 
@@ -112,13 +115,33 @@ def computed(op: Op, operands: Sequence[Any], params: Mapping[str, Any], line: S
     return op.reference(*operands, **params)
 
 
-matmul = Op("matmul", Contraction(), _infer_matmul, lambda a, b: np.matmul(a, b))
-mask_select = Op(
-    "mask_select", Library(((0, 0),)), _infer_mask_select, lambda x, mask, *, extent: np.asarray(x)[mask]
+matmul = Op(
+    "matmul", Contraction(), _infer_matmul, lambda a, b: np.matmul(a, b),
+    reductions.jvp_matmul, reductions.transpose_matmul, reductions.batch_matmul,
 )  # fmt: skip
-bincount = Op("bincount", Library(((0, 0),)), _infer_bincount, _reference_bincount)
+mask_select = Op(
+    "mask_select", Library(((0, 0),)), _infer_mask_select, lambda x, mask, *, extent: np.asarray(x)[mask],
+    linear(0), rules.transpose_mask_select, rules.batch_mask_select,
+)  # fmt: skip
+bincount = Op(
+    "bincount", Library(((0, 0),)), _infer_bincount, _reference_bincount, rules.jvp_bincount, rules.transpose_bincount,
+    Absent("the number of counts would be another one in each lane; the mapped function can add into zeros"),
+)  # fmt: skip
 """How often each number from 0 on occurs, or the sum of its weights: as many as the largest number says."""
-cumsum = Op("cumsum", Library(()), _infer_cumsum, lambda x, *, axis: np.cumsum(x, axis=axis, dtype=x.dtype))
-scatter = Op("scatter", Library(()), _infer_scatter, _reference_scatter)
-mask_update = Op("mask_update", Library(()), _infer_mask_update, _reference_mask_update)
-numpy_call = Op("numpy_call", Library(()), _infer_declared, _reference_numpy)
+cumsum = Op(
+    "cumsum", Library(()), _infer_cumsum, lambda x, *, axis: np.cumsum(x, axis=axis, dtype=x.dtype),
+    linear(), rules.transpose_cumsum, batch_params(axis=lambda axis, size: axis + 1),
+)  # fmt: skip
+scatter = Op(
+    "scatter", Library(()), _infer_scatter, _reference_scatter, rules.jvp_scatter, rules.transpose_scatter,
+    rules.batch_scatter,
+)  # fmt: skip
+mask_update = Op(
+    "mask_update", Library(()), _infer_mask_update, _reference_mask_update, linear(0, 2), rules.transpose_mask_update,
+    rules.batch_mask_update,
+)  # fmt: skip
+numpy_call = Op(
+    "numpy_call", Library(()), _infer_declared, _reference_numpy,
+    Absent("a function of NumPy that is called by name"), NOT_LINEAR,
+    Absent("a function of NumPy that is called by name"),
+)  # fmt: skip

@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 
 from tenferro.tracer.errors import DtypeError, ShapeError
-from tenferro.tracer.op import InferRule, Op, Reduction, ReductionKind
+from tenferro.tracer.op import Absent, InferRule, JvpRule, Op, Reduction, ReductionKind, TransposeRule
+from tenferro.tracer.ops import reduction_rules as rules
+from tenferro.tracer.ops.columns import INTEGERS, NOT_LINEAR, linear
 from tenferro.tracer.ops.rows import real_dtype
 from tenferro.tracer.program import ArrayType, Params
 
@@ -81,18 +83,22 @@ def _reference_deviations(x: Any, *, axes: tuple[int, ...], keepdims: bool) -> A
     return np.sum(np.abs(centred) ** 2, axis=axes, keepdims=keepdims).astype(real_dtype(x.dtype))
 
 
-def _row(name: str, kind: ReductionKind, infer: InferRule, reference: Callable[..., Any]) -> Op:
-    return Op(name, Reduction(kind), infer, reference)
+def _row(
+    name: str, kind: ReductionKind, infer: InferRule, reference: Callable[..., Any], jvp: JvpRule | Absent,
+    transpose: TransposeRule | Absent = NOT_LINEAR,
+) -> Op:  # fmt: skip
+    return Op(name, Reduction(kind), infer, reference, jvp, transpose, rules.batch_reduction)
 
 
-sum_ = _row("sum", "sum", _infer("sum", "iufc", _same), _reference_sum)
-prod_ = _row("prod", "product", _infer("prod", "iufc", _same), _reference_prod)
-max_ = _row("max", "max", _infer("max", "biufc", _same), _reference_extreme(np.max))
-min_ = _row("min", "min", _infer("min", "biufc", _same), _reference_extreme(np.min))
-argmax = _row("argmax", "argmax", _infer("argmax", "biuf", _index), _reference_arg(np.argmax))
-argmin = _row("argmin", "argmin", _infer("argmin", "biuf", _index), _reference_arg(np.argmin))
+sum_ = _row("sum", "sum", _infer("sum", "iufc", _same), _reference_sum, linear(), rules.transpose_sum)
+prod_ = _row("prod", "product", _infer("prod", "iufc", _same), _reference_prod, rules.jvp_prod)
+max_ = _row("max", "max", _infer("max", "biufc", _same), _reference_extreme(np.max), rules.jvp_extreme)
+min_ = _row("min", "min", _infer("min", "biufc", _same), _reference_extreme(np.min), rules.jvp_extreme)
+argmax = _row("argmax", "argmax", _infer("argmax", "biuf", _index), _reference_arg(np.argmax), INTEGERS)
+argmin = _row("argmin", "argmin", _infer("argmin", "biuf", _index), _reference_arg(np.argmin), INTEGERS)
 squared_deviations = _row(
-    "squared_deviations", "moments", _infer("squared_deviations", "fc", real_dtype), _reference_deviations
-)
+    "squared_deviations", "moments", _infer("squared_deviations", "fc", real_dtype), _reference_deviations,
+    rules.jvp_deviations,
+)  # fmt: skip
 """The sum of |x − mean(x)|² over the axes: var = this / (n − ddof). Two passes per chunk, chunks combined by the
 formula of Chan, Golub and LeVeque (1979), eq. 2.1."""

@@ -8,7 +8,8 @@ from typing import Any, Literal
 import numpy as np
 
 from tenferro.tracer.errors import DtypeError, ShapeError
-from tenferro.tracer.op import Check, InferRule, Op, Pointwise
+from tenferro.tracer.op import Absent, Check, Constant, InferRule, JvpRule, Op, Pointwise, TransposeRule
+from tenferro.tracer.ops.columns import batch_pointwise
 from tenferro.tracer.program import ArrayType, Params
 
 Result = Literal["same", "bool", "real"]
@@ -62,7 +63,10 @@ def row(
     result: Result,
     cost: int,
     scalar: Callable[..., Any],
+    jvp: JvpRule | Constant | Absent,
+    transpose: TransposeRule | Absent,
     check: Check = None,
 ) -> Op:
-    """A pointwise row whose result is typed by ``infer_rule``."""
-    return Op(name, Pointwise(scalar, cost, check), infer_rule(name, kinds, result), reference)
+    """A pointwise row whose result is typed by ``infer_rule``. All batch alike."""
+    form, infer = Pointwise(scalar, cost, check), infer_rule(name, kinds, result)
+    return Op(name, form, infer, reference, jvp, transpose, batch_pointwise)

@@ -7,6 +7,7 @@ pairs. float16 is widened to float32 for one operation and rounded back.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -61,6 +62,17 @@ def where(b: Builder, condition: Value, x: Value, y: Value) -> Value:
     return select(b, condition, x, y)
 
 
+def guarded(b: Builder, tangent: Value, found: Value) -> Value:
+    """What was found, and 0 where the tangent is 0."""
+    part = tangent.re if isinstance(tangent, Complex) else tangent
+    zero = b.const(0, part.dtype)
+    return where(b, equal(b, tangent, _like(tangent, zero)), _like(found, zero), found)
+
+
+def _like(x: Value, part: Any) -> Value:
+    return Complex(part, part) if isinstance(x, Complex) else part
+
+
 def bitcast(b: Builder, x: Value, dtype: Dtype) -> Value:
     """The same bits as another real dtype of equal width; a bool is 0 or 1."""
     if BOOL in (x.dtype, dtype):
@@ -93,6 +105,6 @@ def constant(b: Builder, value: complex, dtype: Dtype) -> Value:
 
 __all__ = [
     "Builder", "Complex", "absolute", "add", "astype", "bitcast", "conjugate", "constant", "cos", "divide", "equal",
-    "exp", "floor_divide", "imag", "less", "less_equal", "log", "maximum", "minimum", "multiply", "negative",
+    "exp", "floor_divide", "guarded", "imag", "less", "less_equal", "log", "maximum", "minimum", "multiply", "negative",
     "not_equal", "real", "remainder", "sin", "sqrt", "subtract", "tanh", "where",
 ]  # fmt: skip

@@ -1,0 +1,82 @@
+"""Batching: operations that a function recorded for one lane in, the same for every lane of a leading axis out.
+
+``spread_over`` replays the operations, along the rows' ``batch`` column where one of the operands has lanes, as they are
+elsewhere. An operand with lanes has them along its leading axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tenferro.tracer.derivation import Derivation
+from tenferro.tracer.dims import Extent, Leaf, leaf, leaves, mapped, substitute
+from tenferro.tracer.errors import BatchError
+from tenferro.tracer.lines import at
+from tenferro.tracer.op import Absent, Library
+from tenferro.tracer.program import DimScalar, Operand, Operation, Params, Value
+from tenferro.tracer.trace import Trace
+
+
+class Lanes:
+    """What the values of a recording are for all lanes: by id, an operand and whether it has lanes."""
+
+    def __init__(self, trace: Trace, size: Extent) -> None:
+        self._b = Derivation(trace)
+        self._trace = trace
+        self._size = size
+        self._found: dict[int, tuple[Operand, bool]] = {}
+        self._extents: dict[Leaf, Extent] = {}  # run-time extents, which are numbered by operations
+
+    def put(self, value: Value, operand: Operand, has_lanes: bool) -> None:
+        """``operand`` stands for the value."""
+        self._found[value.id] = operand, has_lanes
+
+    def of(self, x: Operand) -> tuple[Operand, bool]:
+        """What stands for an operand of the recording; what is from around it stands for itself."""
+        if isinstance(x, DimScalar):
+            return self._b.size(self._extent(x.expr), x.dtype), False
+        return self._found.get(x.id, (x, False)) if isinstance(x, Value) else (x, False)
+
+    def full(self, x: Operand) -> Operand:
+        """An operand of the recording with lanes: what is the same in all is stretched."""
+        found, has_lanes = self.of(x)
+        return found if has_lanes else self._b.stretched(found, self._size)
+
+    def replay(self, operations: Sequence[Operation]) -> None:
+        """Record every operation for all lanes."""
+        for operation in operations:
+            operands, has_lanes = zip(*map(self.of, operation.inputs), strict=True) if operation.inputs else ((), ())
+            if not any(has_lanes):
+                self._number_extents(operation)
+            moved = replace(operation, inputs=operands, params=self._params(operation.params))
+            with self._b.derived_from(operation):
+                if any(has_lanes):
+                    results = self._batched(moved, has_lanes)
+                else:
+                    results = self._b.emit(moved.op, moved.inputs, **moved.params)
+            for value, result in zip(operation.outputs, results, strict=True):
+                self._found[value.id] = result, any(has_lanes)
+
+    def _batched(self, operation: Operation, has_lanes: Sequence[bool]) -> Sequence[Operand]:
+        rule = operation.op.batch
+        if isinstance(rule, Absent):
+            raise BatchError(f"vmap: {operation.op.name}, which has no batch rule: {rule.reason}{at(operation.line)}")
+        return rule(self._b, operation, has_lanes, self._size)
+
+    # -- sizes -------------------------------------------------------------------------------------------------------
+
+    def _number_extents(self, operation: Operation) -> None:
+        """The run-time extents that the operation determines have a new number: that of what is recorded next."""
+        if isinstance(operation.op.form, Library):
+            for output, axis in operation.op.form.runtime_extents:
+                for symbol in leaves(operation.outputs[output].type.shape[axis]):
+                    self._extents[symbol] = leaf("runtime", len(self._trace.operations), symbol.axis)
+
+    def _extent(self, extent: Extent) -> Extent:
+        if not self._extents or isinstance(extent, int):
+            return extent
+        return substitute(extent, lambda s: self._extents.get(s, leaf(s.kind, s.index, s.axis)))
+
+    def _params(self, params: Params) -> Params:
+        return Params(**{k: mapped(v, self._extent) for k, v in params.items()}) if self._extents else params

@@ -1,0 +1,56 @@
+"""Recordings: a function that runs inside a trace in, the operations that it made out, in the trace or taken out of it.
+
+A derivative leaves the operations where they are. What maps a function over an axis, and what runs it in a loop, takes
+them out again: its variables end with it then, and it may read variables of the function around it but not write them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from tenferro.tracer.program import Operation
+from tenferro.tracer.trace import Trace
+
+if TYPE_CHECKING:
+    from tenferro.tracer.cells import Cell
+
+
+class Scope:
+    """What runs to be taken out again. Variables from around it are as they were when it is over."""
+
+    def __init__(self, what: str, around: Scope | None) -> None:
+        self.what = what
+        self.around = around
+        self._kept: dict[int, tuple[Cell, tuple[Any, ...]]] = {}
+
+    def keep(self, cell: Cell) -> None:
+        """Note what a variable from around holds, before reading it records something."""
+        if id(cell) not in self._kept:
+            self._kept[id(cell)] = (cell, cell.state())
+
+    def restore(self) -> None:
+        """Give the variables from around back what they held."""
+        for cell, state in self._kept.values():
+            cell.restore(state)
+
+
+class Recording:
+    """The operations of a function, once it has run."""
+
+    def __init__(self) -> None:
+        self.operations: list[Operation] = []
+
+
+@contextmanager
+def taken_out(trace: Trace, what: str) -> Iterator[Recording]:
+    """What is recorded inside is no part of the trace afterwards. ``what`` runs it, for error texts."""
+    recording, scope = Recording(), Scope(what, trace.scope)
+    start, trace.scope = len(trace.operations), scope
+    try:
+        yield recording
+    finally:
+        recording.operations = trace.taken(start)
+        trace.scope = scope.around
+        scope.restore()
