@@ -42,7 +42,7 @@ from tenferro.tracer.contents import MAX_COMPARED_BYTES, Asked, Contents
 from tenferro.tracer.errors import TraceError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.ownership import Ownership, Whose
-from tenferro.tracer.places import Found, Held, Place, Self, read
+from tenferro.tracer.places import Found, Held, Place, Self, is_jitted, plain_function, read
 from tenferro.tracer.trace import is_supported, is_tenferro_array
 
 MAX_FUNCTIONS = 512
@@ -64,28 +64,6 @@ _SEQUENCES = (tuple, list, deque)
 _MAPPINGS = (dict, MappingProxyType)
 
 
-def plain_function(function: Callable[..., Any]) -> tuple[FunctionType | None, list[Found]]:
-    """The Python function behind bound methods, partials and callable objects (None for a builtin), and the objects
-    that these hold."""
-    held: list[Found] = []
-    while True:
-        if isinstance(function, FunctionType):
-            return function, held
-        if isinstance(function, MethodType):
-            held.append(Found(Place(Held(function.__self__), (), "self"), function.__self__))
-            function = function.__func__
-        elif isinstance(function, functools.partial):
-            parts = (*function.args, *function.keywords.values())
-            held += [Found(Place(Held(x), (), f"partial[{k}]"), x) for k, x in enumerate(parts)]
-            function = function.func
-        elif hasattr(function, "__wrapped__"):
-            function = function.__wrapped__
-        else:
-            held.append(Found(Place(Held(function), (), "self"), function))
-            calls = [vars(c)["__call__"] for c in type(function).__mro__ if "__call__" in vars(c)]
-            return (calls[0] if calls and isinstance(calls[0], FunctionType) else None), held
-
-
 def is_scalar(value: Any) -> bool:
     """Whether the value is compared as a number or a text."""
     # A leaked Dim says that it is an int.
@@ -96,11 +74,6 @@ def is_captured_array(value: Any) -> bool:
     """Whether a value from outside becomes an input of the program."""
     kind = type(value)
     return (kind is np.ndarray or kind is np.memmap or is_tenferro_array(value)) and is_supported(np.dtype(value.dtype))
-
-
-def is_jitted(value: Any) -> bool:
-    """Whether the value is a jitted function: inside a trace it is part of the function that calls it."""
-    return type(value).__module__ == "tenferro.jit" and isinstance(getattr(value, "__wrapped__", None), FunctionType)
 
 
 def generator_of(value: Any) -> Generator | None:
@@ -135,7 +108,10 @@ class Captured:
         self.arrays: dict[int, tuple[Place, Any]] = {}
         self.entered: Callable[[FunctionType], None] = lambda function: None
         self.opened: Callable[[type, bool], None] = lambda cls, is_class: None
-        self._functions: dict[int, FunctionType] = {}
+        self.functions: dict[int, FunctionType] = {}  # by id: those that are followed
+        # What no guard says, since it does not change while a process runs; another process may be told otherwise.
+        self.foreign: list[tuple[Place, Any]] = []  # places of modules and classes of Python, NumPy and this package
+        self.doubts: list[str] = []  # what is taken as it is now
         self._name = name
         self._guards: dict[tuple[Any, ...], Guard] = {}
         self._again: list[tuple[Place, Any]] = []  # further places of an array that is known
@@ -216,8 +192,10 @@ class Captured:
             return
         while self._waiting:
             current = self._waiting[0]
-            if id(current) not in self._functions and len(self._functions) < MAX_FUNCTIONS:
-                self._functions[id(current)] = current
+            if len(self.functions) >= MAX_FUNCTIONS:
+                self.doubts.append(f"it reaches more than {MAX_FUNCTIONS} functions")
+            elif id(current) not in self.functions:
+                self.functions[id(current)] = current
                 self.entered(current)
                 self._enter(current)
             self._waiting.pop(0)
@@ -287,10 +265,11 @@ class Captured:
         generator = generator_of(value)
         if generator is not None:
             self._generators.append((place.text, generator, _generator_state(generator)))
+            self.doubts.append(f"{place.text} draws random numbers")
         if is_scalar(value):
             self.guard(place, "equals", value)
         elif type(value).__module__.startswith("tenferro.tracer."):
-            return  # the trace's own
+            self.doubts.append(f"{place.text} is a {type(value).__qualname__}")  # the trace's own
         elif isinstance(value, np.ndarray) or is_tenferro_array(value):
             self._array(place, value)
         elif isinstance(value, _VALUES):
@@ -335,6 +314,7 @@ class Captured:
             self.guard(place, "length", (type(value), len(value)))
             items = list(enumerate(value))
         if depth >= MAX_DEPTH:
+            self.doubts.append(f"{place.text} is nested deeply")
             return
         numbers = [(k, v) for k, (_, v) in enumerate(items) if is_scalar(v)]
         if len(numbers) > MAX_NUMBERS:
@@ -379,10 +359,14 @@ class Captured:
             if self.owner.of(value.__name__) != "foreign":
                 self.guard(place, "is", value)
                 self._open(place, value, "own")
+            else:
+                self.foreign.append((place, value))
         elif isinstance(value, type):
             whose = self.owner.of_class(value)
             if whose != "foreign" or issubclass(value, _TYPES):
                 self.guard(place, "is", value)
+            else:
+                self.foreign.append((place, value))
             if whose == "own":
                 self.opened(value, True)
         elif isinstance(value, ContextVar):
@@ -427,6 +411,8 @@ class Captured:
         if whose != "foreign":
             self._open(place, value, whose)
             self.opened(cls, False)
+        else:
+            self.doubts.append(f"what {place.text}, a {cls.__module__}.{cls.__qualname__}, holds is not compared")
 
     def _open(self, place: Place, value: Any, whose: Whose) -> None:
         """Be told what is read of an object or a module; where that cannot be, everything in it is assumed."""

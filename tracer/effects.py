@@ -36,12 +36,12 @@ from typing import Any
 from tenferro.tracer import tree
 from tenferro.tracer.attribute_hooks import instance_dict, members, unhooked
 from tenferro.tracer.capture_guards import same_scalar
-from tenferro.tracer.captures import plain_function
 from tenferro.tracer.code_names import codes_of, mentioned_names, names_of
 from tenferro.tracer.dim import Dim
 from tenferro.tracer.errors import MutationError
 from tenferro.tracer.lines import SourceLine, at
 from tenferro.tracer.ownership import Ownership
+from tenferro.tracer.places import plain_function
 from tenferro.tracer.traced import TracedArray
 
 MAX_DEPTH = 5

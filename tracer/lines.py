@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import sys
+import time
 from bisect import bisect_right
 from dataclasses import dataclass
 from types import CodeType, FrameType
+
+LOADED_AT = time.time_ns()
+"""A source file that has changed since is not the code that runs here."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass
-from types import ModuleType
+from types import FunctionType, MethodType, ModuleType
 from typing import Any, Literal, TypeAlias
 
 Step: TypeAlias = tuple[Literal["attribute", "item", "call"], Any]
@@ -89,3 +91,30 @@ def read(place: Place, receiver: Any) -> Any:
         else:
             value = value(*key[0], **dict(key[1]))
     return value
+
+
+def plain_function(function: Callable[..., Any]) -> tuple[FunctionType | None, list[Found]]:
+    """The Python function behind bound methods, partials and callable objects (None for a builtin), and the objects
+    that these hold."""
+    held: list[Found] = []
+    while True:
+        if isinstance(function, FunctionType):
+            return function, held
+        if isinstance(function, MethodType):
+            held.append(Found(Place(Held(function.__self__), (), "self"), function.__self__))
+            function = function.__func__
+        elif isinstance(function, functools.partial):
+            parts = (*function.args, *function.keywords.values())
+            held += [Found(Place(Held(x), (), f"partial[{k}]"), x) for k, x in enumerate(parts)]
+            function = function.func
+        elif hasattr(function, "__wrapped__"):
+            function = function.__wrapped__
+        else:
+            held.append(Found(Place(Held(function), (), "self"), function))
+            calls = [vars(c)["__call__"] for c in type(function).__mro__ if "__call__" in vars(c)]
+            return (calls[0] if calls and isinstance(calls[0], FunctionType) else None), held
+
+
+def is_jitted(value: Any) -> bool:
+    """Whether the value is a jitted function: inside a trace it is part of the function that calls it."""
+    return type(value).__module__ == "tenferro.jit" and isinstance(getattr(value, "__wrapped__", None), FunctionType)

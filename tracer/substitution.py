@@ -26,11 +26,11 @@ from typing import Any
 
 from tenferro.tracer.attribute_hooks import Hooks, hooked, lookup, unhooked
 from tenferro.tracer.attribute_reads import AttributeReads
-from tenferro.tracer.captures import LRU, Captured, is_captured_array as is_array, plain_function
+from tenferro.tracer.captures import LRU, Captured, is_captured_array as is_array
 from tenferro.tracer.code_names import names_of
 from tenferro.tracer.dim import pinned
 from tenferro.tracer.effects import Effects
-from tenferro.tracer.places import Held, Place
+from tenferro.tracer.places import Held, Place, plain_function
 from tenferro.tracer.trace import CURRENT, Trace
 from tenferro.tracer.traced import TracedArray, captured
 from tenferro.tracer.wrap import of_numpy
