@@ -27,6 +27,7 @@ from tenferro.tracer.tape import Tangent, Tape
 
 if TYPE_CHECKING:
     from tenferro.tracer.spread import Spread
+    from tenferro.tracer.transform.batch import Lanes
     from tenferro.tracer.transform.recording import Scope
 
 Relation = OneOf["==", "<", "<="]
@@ -115,6 +116,7 @@ class Trace:
         self.writing: SourceLine | None = None  # the line that operations carry now, where it is not the user's present one
         self.tape: Tape | None = None  # takes what is linear in a tape's inputs, while a function is differentiated
         self.scope: Scope | None = None  # of what is recorded to be taken out again
+        self.axes: list[Lanes] = []  # of the functions under vmap that run now
         self.is_once = False  # whether it serves one call only, whose captured arrays are known
         self.is_cut = False  # whether operations were taken out again: ids are not dense then
         self._bounds = Bounds()

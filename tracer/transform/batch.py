@@ -21,10 +21,11 @@ from tenferro.tracer.trace import Trace
 class Lanes:
     """What the values of a recording are for all lanes: by id, an operand and whether it has lanes."""
 
-    def __init__(self, trace: Trace, size: Extent) -> None:
+    def __init__(self, trace: Trace, size: Extent, name: str | None = None) -> None:
+        self.name = name
+        self.size = size
         self._b = Derivation(trace)
         self._trace = trace
-        self._size = size
         self._found: dict[int, tuple[Operand, bool]] = {}
         self._extents: dict[Leaf, Extent] = {}  # run-time extents, which are numbered by operations
 
@@ -41,7 +42,7 @@ class Lanes:
     def full(self, x: Operand) -> Operand:
         """An operand of the recording with lanes: what is the same in all is stretched."""
         found, has_lanes = self.of(x)
-        return found if has_lanes else self._b.stretched(found, self._size)
+        return found if has_lanes else self._b.stretched(found, self.size)
 
     def replay(self, operations: Sequence[Operation]) -> None:
         """Record every operation for all lanes."""
@@ -62,7 +63,7 @@ class Lanes:
         rule = operation.op.batch
         if isinstance(rule, Absent):
             raise BatchError(f"vmap: {operation.op.name}, which has no batch rule: {rule.reason}{at(operation.line)}")
-        return rule(self._b, operation, has_lanes, self._size)
+        return rule(self._b, operation, has_lanes, self.size)
 
     # -- sizes -------------------------------------------------------------------------------------------------------
 

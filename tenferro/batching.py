@@ -1,0 +1,189 @@
+"""``vmap``: a function of one lane in, a function of arrays with an axis of lanes out.
+
+The function is run once, on values with the axis taken away; what it recorded is replayed for all lanes, along the
+``batch`` column of the table of ops. A result has the bits that each lane alone would have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tenferro.gradients import Transformed
+from tenferro.tracer.derivation import Derivation
+from tenferro.tracer.dim import Dim
+from tenferro.tracer.dims import Extent
+from tenferro.tracer.errors import BatchError
+from tenferro.tracer.lines import at, user_line
+from tenferro.tracer.program import ArrayType, Operand, Value
+from tenferro.tracer.signature import function_name
+from tenferro.tracer.trace import Trace, running_trace
+from tenferro.tracer.transform.batch import Lanes
+from tenferro.tracer.transform.inputs import Leaf, Opened, delivered, open_tree, results_of
+from tenferro.tracer.transform.recording import taken_out
+from tenferro.tracer.tree import container, structure
+
+Function = Callable[..., Any]
+Axes = Any
+"""An int, None, or a pytree of them that is a prefix of the values' structure."""
+
+
+def vmap(
+    fun: Function, in_axes: Axes = 0, out_axes: Axes = 0, axis_name: str | None = None, axis_size: int | None = None
+) -> Transformed:
+    """A function that applies ``fun`` to every lane of its arguments.
+
+    in_axes: for each positional argument the axis of its lanes, or None where it is the same in all; an int for all
+    arguments, or a sequence whose entries may be pytrees. Keyword arguments have lanes along axis 0. out_axes: where the
+    results get theirs; None for results that are the same in all lanes. axis_name: what ``tn.psum`` and its like call
+    the lanes; axis_size: how many there are, needed where no argument has lanes.
+
+    BatchError for axes that the arguments do not have, for sizes that differ, and for what cannot be done in lanes."""
+    name = f"vmap({function_name(fun)})"
+    _check_axes(in_axes, name)
+
+    def around(function: Function) -> Function:
+        def mapped(*args: Any, **kwargs: Any) -> Any:
+            mapping = _Mapping(running_trace(name), name, axis_name, axis_size)
+            return mapping.call(function, args, kwargs, in_axes, out_axes)
+
+        return mapped
+
+    return Transformed(fun, around, name)
+
+
+def _check_axes(in_axes: Axes, name: str) -> None:
+    if not (in_axes is None or isinstance(in_axes, int | tuple | list)):
+        raise TypeError(
+            f"{name}: in_axes of class {type(in_axes).__name__}; an int, None, or a tuple with one for each argument is "
+            f"needed{at(user_line())}"
+        )
+
+
+class _Mapping:
+    """One call of a mapped function."""
+
+    def __init__(self, trace: Trace, name: str, axis_name: str | None, axis_size: int | None) -> None:
+        self._trace = trace
+        self._name = name
+        self._axis_name = axis_name
+        self._size: Extent | None = axis_size
+
+    def call(
+        self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any], in_axes: Axes, out_axes: Axes
+    ) -> Any:
+        """The results of all lanes."""
+        trace, name = self._trace, self._name
+        given = open_tree(trace, (args, kwargs), f"{name}: the arguments")
+        axes = self._axes_of_arguments(args, kwargs, in_axes)
+        lanes = [self._with_lanes(leaf, axes[place]) for place, leaf in zip(given.places, given.leaves, strict=True)]
+        if self._size is None:
+            raise BatchError(
+                f"{name}: no argument has lanes; one axis in in_axes, or axis_size, is needed{at(user_line())}"
+            )
+        found = Lanes(trace, self._size, self._axis_name)
+        with taken_out(trace, "vmap") as recording:
+            trace.axes.append(found)
+            try:
+                variables = [self._variable(found, leaf, x) for leaf, x in zip(given.leaves, lanes, strict=True)]
+                positional, named = given.close(variables)
+                results = results_of(trace, function(*positional, **named), f"{name}: the result")
+            finally:
+                trace.axes.pop()
+        found.replay(recording.operations)
+        wanted = _prefixed(out_axes, results, f"{name}: out_axes")
+        made = [self._result(found, leaf, axis) for leaf, axis in zip(results.leaves, wanted, strict=True)]
+        return results.close(made)
+
+    # -- arguments ---------------------------------------------------------------------------------------------------
+
+    def _axes_of_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any], in_axes: Axes) -> list[int | None]:
+        what = f"{self._name}: in_axes"
+        if isinstance(in_axes, tuple | list):
+            if len(in_axes) != len(args):
+                raise BatchError(
+                    f"{what} has {len(in_axes)} entries for {len(args)} positional arguments; one for each is "
+                    f"needed{at(user_line())}"
+                )
+            found = [a for axis, arg in zip(in_axes, args, strict=True) for a in _by_leaf(axis, arg, what)]
+        else:
+            found = _by_leaf(in_axes, args, what)
+        return found + _by_leaf(0, kwargs, what)
+
+    def _with_lanes(self, leaf: Leaf, axis: int | None) -> Operand | None:
+        """The operand with its lanes in front; None where it is the same in all."""
+        if axis is None:
+            return None
+        shape = leaf.operand.type.shape
+        if not -len(shape) <= axis < len(shape):
+            raise BatchError(
+                f"{self._name}: in_axes has axis {axis} for argument {leaf.path} of rank {len(shape)}; None, or an axis "
+                f"that it has, is needed{at(user_line())}"
+            )
+        axis %= len(shape)
+        self._same_size(shape[axis], leaf)
+        order = [axis, *(k for k in range(len(shape)) if k != axis)]
+        return Derivation(self._trace).permuted(leaf.operand, order)
+
+    def _same_size(self, size: Extent, leaf: Leaf) -> None:
+        if self._size is None:
+            self._size = size
+        elif not self._trace.guard("==", self._size, size):
+            describe = self._trace.describe
+            raise BatchError(
+                f"{self._name}: argument {leaf.path} has {describe(size)} lanes, others have {describe(self._size)}; one "
+                f"number of lanes is needed{at(user_line())}"
+            )
+
+    def _variable(self, lanes: Lanes, leaf: Leaf, operand: Operand | None) -> Any:
+        trace = self._trace
+        if operand is None:
+            return leaf.variable(trace, leaf.operand, f"argument of {self._name}")
+        value = trace.placeholder(ArrayType(operand.type.dtype, operand.type.shape[1:]))
+        lanes.put(value, operand, True)
+        made = leaf.variable(trace, value, f"argument of {self._name}")
+        made._scalar = leaf.weak  # an element of an array is no scalar of NumPy's: a lane is an array
+        return made
+
+    # -- results -----------------------------------------------------------------------------------------------------
+
+    def _result(self, lanes: Lanes, leaf: Leaf, axis: int | None) -> Any:
+        found, has_lanes = lanes.of(leaf.operand)
+        if axis is None:
+            if has_lanes:
+                raise BatchError(
+                    f"{self._name}: out_axes is None for result {leaf.path}, which differs between lanes; an axis is "
+                    f"needed{at(user_line())}"
+                )
+            return delivered(self._trace, found, leaf)
+        full = lanes.full(leaf.operand)
+        rank = len(full.type.shape)
+        if not -rank <= axis < rank:
+            raise BatchError(
+                f"{self._name}: out_axes has axis {axis} for result {leaf.path} of rank {rank} with its lanes; an axis "
+                f"in [{-rank}, {rank}) is needed{at(user_line())}"
+            )
+        order = list(range(1, rank))
+        order.insert(axis % rank, 0)
+        return delivered(self._trace, Derivation(self._trace).permuted(full, order), leaf)
+
+
+def _prefixed(axes: Axes, results: Opened, what: str) -> list[int | None]:
+    """An axis for each numeric leaf of results."""
+    return _by_leaf(axes, results.close(results.leaves), what)
+
+
+def _by_leaf(axes: Axes, value: Any, what: str) -> list[int | None]:
+    """An axis for each leaf of a pytree: axes may stand for whole subtrees."""
+    if axes is None or isinstance(axes, int):
+        return [axes] * structure(value, lambda x: type(x) is Leaf).num_leaves
+    node, other = container(type(axes)), container(type(value))
+    held = [] if other is None else list(other.flatten(value)[0])
+    given = [] if node is None else list(node.flatten(axes)[0])
+    if type(axes) is dict and type(value) is dict and axes.keys() == value.keys():
+        given = [axes[k] for k in value]
+    elif node is None or other is None or len(held) != len(given):
+        raise BatchError(
+            f"{what} {axes!r} for a {type(value).__name__}; a prefix of its structure is needed{at(user_line())}"
+        )
+    return [a for g, h in zip(given, held, strict=True) for a in _by_leaf(g, h, what)]
