@@ -588,6 +588,7 @@ SAMPLES: dict[str, Row] = {
     "subtract": pointwise("subtract", 2, "iufc", "bits"),
     "multiply": pointwise("multiply", 2, "biufc", "complex"),
     "divide": pointwise("divide", 2, "fc", "complex", ("float32", "complex64")),
+    **{name: pointwise(name, 2, "fc", "complex", ("float32",)) for name in ("tangent_product", "tangent_quotient")},
     "floor_divide": pointwise("floor_divide", 2, "iuf", "bits"),
     "remainder": pointwise("remainder", 2, "iuf", "bits"),
     "negative": pointwise("negative", 1, "iufc", "bits"),
