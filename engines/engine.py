@@ -18,6 +18,7 @@ from tenferro.tracer import switches
 from tenferro.tracer.dims import Environment, Leaf, evaluate_shape
 from tenferro.tracer.lines import at
 from tenferro.tracer.op import Extension
+from tenferro.tracer.ops import library
 from tenferro.tracer.program import ArrayType
 
 Capability = Literal["elementwise", "reduction", "indexing", "dot_general", "layout", "library"]
@@ -129,7 +130,8 @@ def executed(
     """An instruction by its family's executor where there is one, else by its row's NumPy function.
 
     ProviderContractError where a family's results are not of the number, dtypes and shapes that it declares: kernels
-    would read beyond them. A result on the memory of an operand is copied: kernels may write to it."""
+    would read beyond them. A result on the memory of an operand, which NumPy's own functions may give too, is copied:
+    kernels may write to it."""
     form = instruction.op.form
     if isinstance(executors, Replay) and instruction.op.is_ordered:
         return executors.results(instruction, sizes)
@@ -143,6 +145,7 @@ def executed(
     if isinstance(form, Extension):
         for found, kind in zip(results, instruction.types, strict=True):
             _check_result(instruction, found, kind, sizes)
+    if isinstance(form, Extension) or instruction.op is library.numpy_call:
         results = tuple(_apart(found, [*operands, *results[:k]]) for k, found in enumerate(results))
     return results
 

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 from tenferro.lowering.clusters import Cluster, Clusters, fuses, is_iota
 from tenferro.lowering.emission import Context, RegionBuilder, fill_region
 from tenferro.lowering.exec_program import ExecProgram, Instruction, Slot
+from tenferro.lowering.in_place import in_place
+from tenferro.lowering.lifetimes import frees, memory_root, steal
 from tenferro.lowering.masks import lane_conditions
 from tenferro.lowering.needs import is_inside, needs
 from tenferro.lowering.plan import AdoptStep, CallStep, Plan, RegionStep, Step, ViewStep
 from tenferro.lowering.references import References
-from tenferro.lowering.region import Load, Region
+from tenferro.lowering.region import Region
 from tenferro.tracer.op import Update, View
-from tenferro.tracer.ops import library
 
 
 def plan(program: ExecProgram, prefix: str = "") -> Plan:
@@ -32,8 +33,9 @@ def plan(program: ExecProgram, prefix: str = "") -> Plan:
         program, references, clusters, needs(program, references, clusters), lane_conditions(program)
     )  # fmt: skip
     scheduler = _Scheduler(context, _drafts(context, prefix))
-    steps = steal(context, scheduler.run())
-    return Plan(program, tuple(steps), tuple(frees(context, steps)))
+    steps = steal(references, program, scheduler.run())
+    dead = frees(references, program, steps)
+    return Plan(program, tuple(in_place(references, steps, dead)), tuple(dead))
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,132 +261,3 @@ class _Scheduler:
                 break
             slot = source.index
         self.steps += [ViewStep(i) for i in reversed(pending)]
-
-
-def memory_root(references: References, slot: int) -> int:
-    """The slot whose memory ``slot`` shares: itself, unless it is a view. A view of a scalar is its own."""
-    while True:
-        source = references.of(slot).source
-        if not isinstance(source, Slot):
-            return slot
-        if source.index not in references.own_view:
-            return source.index
-        instruction = references.instruction(source.index)
-        assert instruction is not None
-        inner = instruction.inputs[0]
-        if not isinstance(inner, Slot):
-            return source.index
-        slot = inner.index
-
-
-# Lifetimes
-
-
-def _reads(references: References, step: Step) -> set[int]:
-    """The memory that a step reads."""
-    match step:
-        case RegionStep(region=region):
-            slots = list(region.reads())
-        case AdoptStep(base=base):
-            slots = [base.index]
-        case ViewStep(instruction=instruction) | CallStep(instruction=instruction):
-            slots = [s.index for s in instruction.inputs if isinstance(s, Slot)]
-    return {memory_root(references, s) for s in slots}
-
-
-def _writes(step: Step) -> tuple[int, ...]:
-    match step:
-        case RegionStep(region=region):
-            return tuple(s.slot for s in region.stores)
-        case AdoptStep(target=target):
-            return (target.index,)
-        case ViewStep(instruction=instruction) | CallStep(instruction=instruction):
-            return tuple(s.index for s in instruction.outputs)
-
-
-def steal(context: Context, steps: Sequence[Step]) -> list[Step]:
-    """Let an update take its base's memory where the run owns it and nothing reads it later. An element-by-element
-    update that reads the very box it writes (``a[s] += v``) may steal too: each lane reads before it writes."""
-    references = context.references
-    last: dict[int, int] = {}
-    for position, step in enumerate(steps):
-        last.update((root, position) for root in _reads(references, step))
-    given = {i.slot.index for i in context.program.inputs}
-    kept = {memory_root(references, o.index) for o in context.program.outputs if isinstance(o, Slot)}
-    updaters = {s.slot: k for k, step in enumerate(steps) if isinstance(step, RegionStep) for s in step.region.stores}
-    found = list(steps)
-    for position, step in enumerate(steps):
-        if not isinstance(step, AdoptStep):
-            continue
-        base, target = step.base.index, step.target.index
-        if memory_root(references, base) != base or base in given | kept or not _is_owned(references, base):
-            continue
-        updater = updaters[target]
-        if last[base] == position:
-            found[position] = replace(step, steal=True)
-        elif last[base] == updater and not _reads_between(references, steps, base, position, updater):
-            renamed = _in_place(found[updater], base, target)
-            if renamed is not None:
-                found[position], found[updater] = replace(step, steal=True), renamed
-    return found
-
-
-def _reads_between(references: References, steps: Sequence[Step], base: int, first: int, last: int) -> bool:
-    return any(base in _reads(references, steps[k]) for k in range(first + 1, last))
-
-
-def _is_owned(references: References, slot: int) -> bool:
-    """Whether the memory was made by this run: NumPy functions by name may hand back a view of their argument."""
-    instruction = references.instruction(slot)
-    return instruction is None or instruction.op is not library.numpy_call
-
-
-def _in_place(step: Step, base: int, target: int) -> Step | None:
-    """The update's region with its loads of ``base`` renamed to ``target``, if they all are of the box it writes."""
-    if not isinstance(step, RegionStep) or step.region.row_axes:
-        return None
-    region = step.region
-    (store,) = [s for s in region.stores if s.slot == target]
-    nodes = []
-    for node in region.nodes:
-        if isinstance(node, Load) and node.access.slot == base:
-            if node.windows or node.access.views != store.views:
-                return None
-            node = replace(node, access=replace(node.access, slot=target))
-        elif base in _slots_of(node):
-            return None
-        nodes.append(node)
-    return RegionStep(replace(region, nodes=tuple(nodes)))
-
-
-def _slots_of(node: object) -> tuple[int, ...]:
-    access = getattr(node, "access", None)
-    return () if access is None else (access.slot,)
-
-
-def frees(context: Context, steps: Sequence[Step]) -> list[tuple[int, ...]]:
-    """After each step, the slots whose memory nothing reads any more; views of it are listed with it, and so is a base
-    whose memory an update took."""
-    references = context.references
-    given = {i.slot.index for i in context.program.inputs}
-    kept = {memory_root(references, o.index) for o in context.program.outputs if isinstance(o, Slot)}
-    last: dict[int, int] = {}
-    views: dict[int, list[int]] = {}
-    for position, step in enumerate(steps):
-        for root in _reads(references, step):
-            last[root] = position
-        for slot in _writes(step):
-            root = memory_root(references, slot)
-            last[root] = position
-            if root != slot:
-                views.setdefault(root, []).append(slot)
-    for step in steps:
-        if isinstance(step, AdoptStep) and step.steal:
-            base, target = step.base.index, step.target.index
-            last.pop(base, None)
-            views.setdefault(target, []).extend((base, *views.pop(base, ())))
-    found: list[list[int]] = [[] for _ in steps]
-    for root, position in last.items():
-        if root not in given and root not in kept:
-            found[position] += [root, *views.get(root, [])]
-    return [tuple(sorted(f)) for f in found]

@@ -89,18 +89,31 @@ def memory(plan: Plan) -> Memory:
     naive: Extent = 0
     live: list[Extent] = []
     for number, (step, dead) in enumerate(zip(plan.steps, plan.frees, strict=True)):
+        for target, base in _taken_over(step):
+            if base in held:
+                held[target] = held.pop(base)
+                naive = add(naive, size(target))
         for slot in _allocates(step, references):
-            held[slot] = len(buffers)
-            buffers.append(Buffer(slot, size(slot), lines[slot], number))
-            now, naive = add(now, buffers[-1].size), add(naive, buffers[-1].size)
-        if isinstance(step, AdoptStep) and step.steal and step.base.index in held:
-            held[step.target.index] = held.pop(step.base.index)
-            naive = add(naive, size(step.target.index))
+            if slot not in held:
+                held[slot] = len(buffers)
+                buffers.append(Buffer(slot, size(slot), lines[slot], number))
+                now, naive = add(now, buffers[-1].size), add(naive, buffers[-1].size)
         live.append(now)
         for k in [held.pop(slot) for slot in dead if slot in held]:
             buffers[k] = replace(buffers[k], last=number)
             now = sub(now, buffers[k].size)
     return Memory(tuple(live), _largest(live), naive, tuple(buffers))
+
+
+def _taken_over(step: Step) -> tuple[tuple[int, int], ...]:
+    """Slots that lie where others were, which are dead then."""
+    match step:
+        case RegionStep(region=region):
+            return tuple((s.slot, s.over) for s in region.stores if s.over is not None)
+        case AdoptStep(base=base, target=target, steal=True):
+            return ((target.index, base.index),)
+        case _:
+            return ()
 
 
 def _allocates(step: Step, references: References) -> tuple[int, ...]:

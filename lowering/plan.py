@@ -156,7 +156,8 @@ class Plan:
         return [Segment(tuple(steps), tuple(kernels))]
 
     def lasting(self) -> frozenset[int]:
-        """The slots whose memory the outputs are: they, and what they are views or updates of."""
+        """The slots whose memory the outputs are: they, what they are views or updates of, and what lay there
+        before."""
         parents: dict[int, int] = {}
         for step in self.steps:
             match step:
@@ -166,7 +167,9 @@ class Plan:
                     )
                 case AdoptStep(base=base, target=target):
                     parents[target.index] = base.index
-                case RegionStep() | CallStep():
+                case RegionStep(region=region):
+                    parents.update((s.slot, s.over) for s in region.stores if s.over is not None)
+                case CallStep():
                     pass
         outputs = {o.index for o in self.program.outputs if isinstance(o, Slot)}
         seen = set(outputs)

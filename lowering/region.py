@@ -165,17 +165,35 @@ class Reduce:
 Node: TypeAlias = Load | Valid | Gather | Iota | Uniform | Apply | Reduce
 
 
+def arguments(node: Node) -> tuple[int, ...]:
+    """The nodes that a node reads."""
+    match node:
+        case Apply(args=args, mask=mask):
+            return args if mask is None else (*args, mask)
+        case Reduce(arg=arg):
+            return (arg,)
+        case Gather(index=index):
+            return (index,)
+        case _:
+            return ()
+
+
 @dataclass(frozen=True, slots=True)
 class Store:
     """Writes a node to a slot. The target (the slot's array through ``views``) has as many elements as the node's
-    level has points, in the same row-major order; without views it is the whole, fresh, C-ordered array."""
+    level has points, in the same row-major order; without views it is the whole, fresh, C-ordered array.
+
+    ``over``: a slot, None for none, where the target may lie: nothing reads it after the region, and each load of it is
+    of the element that the store then writes."""
 
     slot: int
     node: int
     views: tuple[ViewStep, ...] = ()
+    over: int | None = None
 
     def __str__(self) -> str:
-        return f"s{self.slot}{''.join(map(str, self.views))} = v{self.node}"
+        place = "" if self.over is None else f" over s{self.over}"
+        return f"s{self.slot}{''.join(map(str, self.views))} = v{self.node}{place}"
 
 
 @dataclass(frozen=True)
@@ -241,21 +259,13 @@ def validate(region: Region) -> None:
         raise CheckError(f"region {region.name}: {what}")
 
     for k, node in enumerate(region.nodes):
-        args: tuple[int, ...] = ()
-        match node:
-            case Apply(args=args, mask=mask):
-                args = args if mask is None else (*args, mask)
-            case Reduce(arg=arg):
-                args = (arg,)
-                if not region.row_axes:
-                    fail(f"v{k} reduces but there are no row axes")
-                reduced = region.nodes[arg].dtype
-                if in_tree_order(node.kind, reduced) and accumulator(reduced) != reduced:
-                    fail(f"v{k} accumulates in {reduced.name}")
-            case Gather(index=index):
-                args = (index,)
-            case _:
-                pass
+        args = arguments(node)
+        if isinstance(node, Reduce):
+            if not region.row_axes:
+                fail(f"v{k} reduces but there are no row axes")
+            reduced = region.nodes[node.arg].dtype
+            if in_tree_order(node.kind, reduced) and accumulator(reduced) != reduced:
+                fail(f"v{k} accumulates in {reduced.name}")
         if any(not 0 <= a < k for a in args):
             fail(f"v{k} = {node} reads a node that does not come before it")
     if not region.stores:

@@ -97,6 +97,7 @@ class Config:
     vector_bits: 256 keeps kernels off AVX-512 registers; 0 and 512 take what the machine has. Results keep their bits.
     cpu_engines: how many CPU engines the default runtime has; they share the cores.
     pool_bytes: bytes of dead buffers kept for reuse; memory_limit: bytes of live ones.
+    poison: dead temporaries are overwritten, so that what reads them shows.
     """
 
     num_threads: int | None = _setting(None, "NUM_THREADS", _read_count)
@@ -112,6 +113,7 @@ class Config:
     cpu_engines: int = _setting(1, "CPU_ENGINES", _read_count)
     pool_bytes: int | None = _setting(None, "POOL_BYTES", _read_bytes)
     memory_limit: int | None = _setting(None, "MEMORY_LIMIT", _read_bytes)
+    poison: bool = _setting(False, "POISON", _read_bool)
 
     def code_key(self) -> tuple[Any, ...]:
         """The values of the fields that change code, for cache keys."""

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tenferro.engines.cpu import layout as lay, memory
+from tenferro.engines.cpu import layout as lay, memory, poison
 from tenferro.engines.cpu.arena import ARENA, Made, lay_out
 from tenferro.engines.cpu.kernel import FAST, GOOD, KernelTable
 from tenferro.engines.cpu.launch import add_region
@@ -29,7 +29,7 @@ from tenferro.engines.cpu.slabs import copy_region, kept_slabs, slab_copy
 from tenferro.engines.cpu.traffic import Stage
 from tenferro.lowering.exec_program import Instruction, Slot, Source
 from tenferro.lowering.plan import AdoptStep, CallStep, Plan, RegionStep, Step, ViewStep
-from tenferro.lowering.region import Access, Gather, Load, Region, ViewStep as View
+from tenferro.lowering.region import Access, Gather, Load, Region, Store, ViewStep as View
 from tenferro.tracer import op
 from tenferro.tracer.dims import Leaf, evaluate_shape
 from tenferro.tracer.errors import LoweringError
@@ -288,6 +288,8 @@ class Binder:
             if dead:
                 self.actions.append(Drop(tuple(dead)))
             return
+        if poison.is_on():
+            poison.overwrite(self, dead)
         for position in dead:
             if position in self.made:
                 self.made[position].last = self.number
@@ -342,12 +344,23 @@ class Binder:
         before = self.virtual
         copied = self._with_copies(region)
         for store in region.stores:
-            if store.slot not in self.places:
+            if store.slot not in self.places and not self._takes_over(store):
                 self.fresh(store.slot, line)
         scratch = self.positions
         self.block_seconds += add_region(self, copied, region)
         self.release(range(scratch, self.positions))  # what its launches hand to one another
         self._free(range(self.virtual + 1, before + 1))
+
+    def _takes_over(self, store: Store) -> bool:
+        """Put a store's slot where the array lies that it may be written over, if that is the run's own."""
+        place = None if store.over is None else self.places[store.over]
+        if place is None or place.position not in self.owned - self.shown:
+            return False
+        shape, dtype = self._shape(store.slot), self.types[store.slot].dtype
+        if place.strided != Strided(0, shape, contiguous(shape, dtype.itemsize)):
+            return False
+        self.put(store.slot, place)
+        return True
 
     def _with_copies(self, region: Region) -> Region:
         """The region with every access that has no strided form replaced by an access to a copy."""
@@ -441,10 +454,11 @@ class Binder:
         first = self.positions
         sources = tuple([self.array_of(s.index) if isinstance(s, Slot) else s for s in instruction.inputs])
         self.close_block()
-        if isinstance(instruction.op.form, Extension):
-            self.shown.update(self.places[s.index].position for s in instruction.inputs if isinstance(s, Slot))
         views = tuple([s for s in sources if isinstance(s, int) and s >= first])
         outputs = tuple(self.new_position() for _ in instruction.outputs)
+        if isinstance(instruction.op.form, Extension):
+            self.shown.update(self.places[s.index].position for s in instruction.inputs if isinstance(s, Slot))
+            self.shown.update(outputs)
         form = instruction.op.form
         dynamic = form.runtime_extents if isinstance(form, Library) else ()
         self.actions.append(Call(instruction, sources, outputs, bool(dynamic), number))

@@ -22,7 +22,7 @@ from tenferro.engines.cpu.rows import RowKernel
 from tenferro.engines.cpu.toolchain import Library, Target, compile_text, host_target
 from tenferro.engines.cpu.vector_builder import ModuleText
 from tenferro.engines.cpu.writer import KernelWriter, is_small
-from tenferro.lowering.region import Apply, Gather, Iota, Load, Reduce, Region, Uniform, Valid
+from tenferro.lowering.region import Apply, Gather, Iota, Load, Reduce, Region, Store, Uniform, Valid
 from tenferro.tracer.op import Pointwise
 from tenferro.tracer.program import Literal
 
@@ -142,7 +142,15 @@ def likeness(region: Region) -> tuple[Hashable, ...]:
                 nodes.append(("reduce", kind, arg, dtype))
             case _:
                 assert_never(node)
-    return (len(region.space), region.row_axes, *nodes, *(("store", s.node, bool(s.views)) for s in region.stores))
+    stores = [("store", s.node, bool(s.views), _read_there(region, s)) for s in region.stores]
+    return (len(region.space), region.row_axes, *nodes, *stores)
+
+
+def _read_there(region: Region, store: Store) -> tuple[int, ...]:
+    """The loads of what lies where the store writes: they decide what a row may keep there between its passes."""
+    if store.over is None or not region.row_axes:
+        return ()
+    return tuple([k for k, n in enumerate(region.nodes) if isinstance(n, Load) and n.access.slot == store.over])
 
 
 class KernelTable:

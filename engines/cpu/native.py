@@ -83,6 +83,7 @@ def _module() -> NativeModule:
     recording.compiled(start, "", "native module", 2, library.source)
     _function(library, "initialise_memory")()
     _function(library, "set_bounds")(*memory_bounds())
+    _function(library, "set_poison")(int(config().poison))
     capsule = _handler_capsule(library)
     objects = (np.ndarray, np.dtype, TypeError, RuntimeError, ShapeError, DtypeError, capsule, None, tuple)
     table = (ctypes.c_void_p * len(objects)).from_address(_function(library, "objects_address")())

@@ -45,6 +45,8 @@ AGE_LIST = Global("age_list", 16)
 # large blocks handed out, of which reused, mapped blocks.
 MEMORY_STATE = Global("memory_state", 64)
 LIVE, DEAD, DEAD_SMALL, POOL_BOUND, LIVE_LIMIT, HANDED_OUT, REUSED, MAPPED = 0, 8, 16, 24, 32, 40, 48, 56
+# Whether data is overwritten when it is handed out and when it comes back.
+POISON = Global("poison", 64)
 
 posix_memalign = Foreign("posix_memalign", "i32", ("ptr", "i64", "i64"))
 free = Foreign("free", "void", ("ptr",))
@@ -310,8 +312,12 @@ def take(size: int, tag: int) -> int:
     if size < 0:
         return 0
     if size < LARGE_BYTES:
-        return take_small(size, tag)
-    return take_large(size, tag)
+        data = take_small(size, tag)
+    else:
+        data = take_large(size, tag)
+    if data and load(POISON):
+        memset(data, 255, size)
+    return data
 
 
 @native
@@ -335,6 +341,8 @@ def handler_free(context: int, data: int, size: int) -> int:
     if data == 0:
         return 0
     block = data - HEADER
+    if load(POISON):
+        memset(data, 255, load(block + REQUESTED))
     if load(block + KIND) == LARGE:
         return free_large(block)
     return free_small(block)
@@ -384,6 +392,12 @@ def set_tag(data: int, tag: int) -> int:
 def set_bounds(pool_bound: int, live_limit: int) -> int:
     store(MEMORY_STATE + POOL_BOUND, pool_bound)
     store(MEMORY_STATE + LIVE_LIMIT, live_limit)
+    return 0
+
+
+@native
+def set_poison(on: int) -> int:
+    store(POISON, on)
     return 0
 
 

@@ -9,12 +9,12 @@ that only the last pass writes: softmax keeps ``exp(x − max)`` in the row that
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from tenferro.lowering.region import Apply, Gather, Node, Reduce, Region, Store
+from tenferro.lowering.region import Apply, Gather, Load, Node, Reduce, Region, Store, arguments as arguments
 from tenferro.lowering.tree import chunk, in_tree_order
 from tenferro.tracer.op import Pointwise
 
@@ -43,18 +43,6 @@ class Phases:
     outer_stores: tuple[int, ...]
 
 
-def arguments(node: Node) -> tuple[int, ...]:
-    match node:
-        case Apply(args=args, mask=mask):
-            return args if mask is None else (*args, mask)
-        case Reduce(arg=arg):
-            return (arg,)
-        case Gather(index=index):
-            return (index,)
-        case _:
-            return ()
-
-
 def cost(node: Node) -> int:
     match node:
         case Apply(op=op) if isinstance(op.form, Pointwise):
@@ -78,6 +66,7 @@ def schedule(region: Region) -> Phases:
         roots.append({region.stores[k].node for k in row_stores})
     needed = [_closure(region, r, outer) for r in roots]
     kept = _kept_nodes(region, needed, row_stores, outer)
+    kept = {n: place for n, place in kept.items() if _is_intact(region, roots, groups, outer, n, *place)}
     passes = []
     for p, group in enumerate(groups):
         earlier = {n: s for n, (first, s) in kept.items() if first < p and n in needed[p]}
@@ -155,6 +144,22 @@ def _closure(
         found.add(k)
         stack += [a for a in arguments(region.nodes[k]) if not outer[a] and a not in stop and a not in found]
     return found
+
+
+def _is_intact(
+    region: Region, roots: Sequence[set[int]], groups: Sequence[tuple[int, ...]], outer: tuple[bool, ...],
+    node: int, first: int, store: int,
+) -> bool:  # fmt: skip
+    """Whether pass ``first`` may keep a node where the store writes: what lies there meanwhile is read no more."""
+    over = region.stores[store].over
+    if over is None:
+        return True
+    reads = {k for k, n in enumerate(region.nodes) if isinstance(n, Load) and n.access.slot == over}
+    sweeps_twice = any(isinstance(n := region.nodes[r], Reduce) and n.kind == "moments" for r in groups[first])
+    if sweeps_twice and reads & _closure(region, roots[first], outer):
+        return False
+    later = (_closure(region, r - {node}, outer, stop=frozenset((node,))) for r in roots[first + 1 :])
+    return not any(reads & nodes for nodes in later)
 
 
 def _kept_nodes(

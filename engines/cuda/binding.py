@@ -196,11 +196,25 @@ class Binder:
 
     def _region_step(self, region: Region) -> None:
         for store in region.stores:
-            if store.slot not in self.places:
+            if store.slot not in self.places and not self._takes_over(store):
                 self.fresh(store.slot)
         before = self.virtual
         self._region(self._with_copies(region), region)
         self._free(range(self.virtual + 1, before + 1))
+
+    def _takes_over(self, store: Store) -> bool:
+        """Put a store's slot where the array lies that it may be written over. A result has memory of its own, an array
+        that is none lies in the arena, which ends with the run."""
+        place = None if store.over is None else self.places[store.over]
+        if place is None or place.buffer not in self.writable:
+            return False
+        if store.slot in self.lasting and self.buffers[place.buffer].base == self.arena_base:
+            return False
+        shape, itemsize = self._shape(store.slot), self.types[store.slot].dtype.itemsize
+        if place.strided != Strided(0, shape, contiguous(shape, itemsize)):
+            return False
+        self.put(store.slot, place)
+        return True
 
     def _region(self, region: Region, prototype: Region) -> None:
         """The launches of ``region``; the text of its kernel is that of ``prototype``."""
