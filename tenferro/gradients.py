@@ -6,52 +6,19 @@ Python's ``if`` and ``print`` see concrete values. ``tn.jit(tn.grad(f))`` is one
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from operator import index
 from typing import Any, TypeAlias
 
-from tenferro.jit import JitFunction
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.program import Literal
 from tenferro.tracer.signature import function_name
-from tenferro.tracer.substitution import substitute
-from tenferro.tracer.trace import current_trace, running_trace
+from tenferro.tracer.trace import running_trace
 from tenferro.tracer.transform import gradients as traced
 from tenferro.tracer.transform.inputs import check_varies
+from tenferro.transformed import Function as Function, Transformed as Transformed
 
 Argnums: TypeAlias = int | Sequence[int]
-Function: TypeAlias = Callable[..., Any]
-
-
-class Transformed:
-    """A function made of another one by a transformation. ``around`` makes, of the function that is traced in its place,
-    the function that runs inside the trace."""
-
-    __wrapped__: Function
-
-    def __init__(self, function: Function, around: Callable[[Function], Function], name: str) -> None:
-        inner = function.__wrapped__ if isinstance(function, Transformed) else function
-        functools.update_wrapper(self, function)
-        self.__dict__["__name__"] = self.__dict__["__qualname__"] = name
-        self.__wrapped__ = inner
-        outer = function.around if isinstance(function, Transformed) else None
-        self.around: Callable[[Function], Function] = (
-            around if outer is None else lambda f: around(outer(f))
-        )  # fmt: skip
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if current_trace() is not None:
-            return self.around(substitute(self.__wrapped__))(*args, **kwargs)
-        from tenferro import once
-
-        return once.call(self.around(self.__wrapped__), args, kwargs, self.__name__)
-
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        return self if instance is None else functools.partial(self, instance)
-
-    def __repr__(self) -> str:
-        return f"<{self.__name__}>"
 
 
 def value_and_grad(
@@ -153,13 +120,3 @@ def _chosen(numbers: Sequence[int], args: Sequence[Any], name: str) -> list[int]
             f"{name}: argnums {tuple(numbers)} names an argument twice; each once is needed{at(user_line())}"
         )
     return found
-
-
-def unwrapped(function: Function) -> tuple[Function, Callable[[Function], Function] | None]:
-    """The user's own function inside transformations, and what they make of it."""
-    if isinstance(function, Transformed):
-        inner, outer = function.__wrapped__, function.around
-        if isinstance(inner, JitFunction) and inner._around is None:
-            inner = inner.__wrapped__
-        return inner, outer
-    return function, None

@@ -27,6 +27,7 @@ from tenferro.tracer.signature import Argnames, Argnums, Binder, BoundCall
 from tenferro.tracer.switches import is_paused
 from tenferro.tracer.trace import current_trace
 from tenferro.tracer.tree import container
+from tenferro.transformed import Transformed, unwrapped
 
 if TYPE_CHECKING:
     from tenferro.compiled import Compiled
@@ -399,8 +400,11 @@ def jit(
 
     def decorate(function: Callable[..., Any]) -> JitFunction:
         _check_function(function)
-        binder = Binder(function, static_argnums, static_argnames, donate_argnums)
-        return JitFunction(function, binder, max_compiles, engines=names)
+        inner, around = unwrapped(function) if isinstance(function, Transformed) else (function, None)
+        binder = Binder(inner, static_argnums, static_argnames, donate_argnums)
+        made = JitFunction(inner, binder, max_compiles, engines=names, around=around)
+        made.__name__ = getattr(function, "__name__", made.__name__)
+        return made
 
     return decorate if f is None else decorate(f)
 

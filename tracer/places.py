@@ -116,5 +116,6 @@ def plain_function(function: Callable[..., Any]) -> tuple[FunctionType | None, l
 
 
 def is_jitted(value: Any) -> bool:
-    """Whether the value is a jitted function: inside a trace it is part of the function that calls it."""
-    return type(value).__module__ == "tenferro.jit" and isinstance(getattr(value, "__wrapped__", None), FunctionType)
+    """Whether the value is a jitted or transformed function: inside a trace it is part of the function that calls it."""
+    is_ours = type(value).__module__ in ("tenferro.jit", "tenferro.transformed")
+    return is_ours and isinstance(getattr(value, "__wrapped__", None), FunctionType)

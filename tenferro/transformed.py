@@ -1,0 +1,70 @@
+"""Transformed functions: a function and what a transformation makes of it in, a callable out.
+
+Inside a trace the transformation becomes part of it; outside, a call is traced for itself (``tenferro.once``), so that
+Python's ``if`` and ``print`` see concrete values. ``tn.jit`` of a transformed function is one program.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from tenferro.tracer.trace import current_trace
+
+Function: TypeAlias = Callable[..., Any]
+Around: TypeAlias = Callable[[Function], Function]
+"""The function that is traced in another one's place, from that one."""
+
+
+class Transformed:
+    """A function made of another one by a transformation.
+
+    ``__wrapped__`` is the innermost function, the user's own. ``_around`` makes, of the function that is traced in its
+    place, the function that runs inside the trace."""
+
+    __wrapped__: Function
+
+    def __init__(self, function: Function, around: Around, name: str) -> None:
+        inner, outer = unwrapped(function)
+        functools.update_wrapper(self, inner)
+        self.__dict__["__name__"] = name  # the qualified name stays the user's: pickling a decorated function finds it
+        self.__wrapped__ = inner
+        self._around: Around = around if outer is None else _composed(around, outer)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if current_trace() is not None:
+            from tenferro.tracer.substitution import substitute
+
+            return self._around(substitute(self.__wrapped__))(*args, **kwargs)
+        from tenferro import once
+
+        return once.call(self._around(self.__wrapped__), args, kwargs, self.__name__)
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
+    def __reduce__(self) -> str:
+        return str(self.__qualname__)
+
+    def __repr__(self) -> str:
+        return f"<{self.__name__}>"
+
+
+def _composed(around: Around, outer: Around) -> Around:
+    def both(function: Function) -> Function:
+        return around(outer(function))
+
+    return both
+
+
+def unwrapped(function: Function) -> tuple[Function, Around | None]:
+    """The user's own function inside transformed and jitted ones, and what they make of it: a jitted function inside a
+    transformation is part of its trace."""
+    from tenferro.jit import BoundMethod, JitFunction
+
+    if isinstance(function, Transformed | JitFunction):
+        return function.__wrapped__, function._around
+    if isinstance(function, BoundMethod) and function.__func__._around is None:
+        return function.__func__.__wrapped__.__get__(function.__self__), None
+    return function, None
