@@ -14,13 +14,17 @@ import numpy as np
 
 from tenferro.engines.engine import NO_EXECUTORS, Engine, Executable, Executor, RunResult, executed
 from tenferro.engines.values import scalar_array
+from tenferro.lowering import staged
 from tenferro.lowering.checks import bounds_error, empty_error, exponent_error, report_division, unmet_error
 from tenferro.lowering.exec_program import ExecProgram, Instruction, Slot, Source
 from tenferro.lowering.masks import lane_conditions
 from tenferro.lowering.plan import Plan, Stretch, seam_of
 from tenferro.lowering.tree import accumulator, in_tree_order, tree_moments, tree_product, tree_sum
+from tenferro.tracer.bodies import Body
+from tenferro.tracer.config import config
 from tenferro.tracer.dims import DimExpr, Environment, Leaf, evaluate
-from tenferro.tracer.op import Check, Indexed, Library, Pointwise, Reduction, View
+from tenferro.tracer.op import Check, Control, Indexed, Pointwise, Reduction, View
+from tenferro.tracer.ops.control import LOOPS
 from tenferro.tracer.ops.reductions import reduced_shape
 from tenferro.tracer.program import DimScalar, Literal, Params
 
@@ -72,6 +76,7 @@ class ReferenceExecutable(Executable):
         self.executors = executors
         self.conditions = lane_conditions(program)
         masks = {c.slot for conditions in self.conditions.values() for c in conditions}
+        self._bodies: dict[Body, ReferenceExecutable] = {}
         self.kept = masks | {o.index for o in program.outputs if isinstance(o, Slot)}
 
     def run(self, inputs: Sequence[np.ndarray[Any, Any] | int]) -> RunResult:
@@ -115,6 +120,8 @@ class ReferenceExecutable(Executable):
             case Indexed(kind="gather"):
                 self._check_bounds(instruction, arrays, params)
                 results = (instruction.op.reference(*arrays, **params),)
+            case Control(kind=kind):
+                results = LOOPS[kind](self._run_body, arrays, params)
             case form:
                 if isinstance(form, Pointwise) and form.is_checked(arrays[0].dtype):
                     self._check(form.check, frame, number, instruction, arrays)
@@ -124,6 +131,13 @@ class ReferenceExecutable(Executable):
             if last and isinstance(source, Slot) and source.index not in self.kept:
                 frame.slots.pop(source.index, None)
 
+    def _run_body(self, body: Body, inputs: Sequence[Any]) -> list[Array]:
+        unit = self._bodies.get(body)
+        if unit is None:
+            unit = self._bodies[body] = ReferenceExecutable(staged(body.program, config()), self.executors)
+        ints = [i.kind == "int" for i in unit.program.inputs]
+        return unit.run([int(x) if is_int else np.asarray(x) for x, is_int in zip(inputs, ints, strict=True)]).outputs
+
     def _write(self, frame: _Frame, instruction: Instruction, results: Sequence[Any]) -> None:
         is_view = isinstance(instruction.op.form, View)
         for slot, kind, result in zip(instruction.outputs, instruction.types, results, strict=True):
@@ -131,15 +145,14 @@ class ReferenceExecutable(Executable):
             if not is_view:
                 array = _owned(array, kind.dtype)
             frame.slots[slot.index] = array
-        if isinstance(instruction.op.form, Library):
-            for output, axis in instruction.op.form.runtime_extents:
-                expr = instruction.types[output].shape[axis]
-                n = frame.slots[instruction.outputs[output].index].shape[axis]
-                if isinstance(expr, DimExpr):
-                    ((leaf_monomial, _),) = expr.terms
-                    leaf = leaf_monomial[0].leaf
-                    if leaf is not None:
-                        frame.env[leaf] = frame.runtime[leaf] = n
+        for output, axis in instruction.op.measures(instruction.params):
+            expr = instruction.types[output].shape[axis]
+            n = frame.slots[instruction.outputs[output].index].shape[axis]
+            if isinstance(expr, DimExpr):
+                ((leaf_monomial, _),) = expr.terms
+                leaf = leaf_monomial[0].leaf
+                if leaf is not None:
+                    frame.env[leaf] = frame.runtime[leaf] = n
 
     def _check_bounds(self, instruction: Instruction, arrays: Sequence[Array], params: Mapping[str, Any]) -> None:
         x, indices = arrays

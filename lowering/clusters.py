@@ -15,7 +15,7 @@ from enum import Enum
 from tenferro.lowering.exec_program import ExecProgram, Instruction, Slot, Source
 from tenferro.lowering.references import References
 from tenferro.tracer.dims import Extent
-from tenferro.tracer.op import Collective, Contraction, Extension, Indexed, Library, Pointwise, Reduction, Update, View
+from tenferro.tracer.op import Collective, Contraction, Control, Extension, Indexed, Library, Pointwise, Reduction, Update, View
 from tenferro.tracer.ops.reductions import reduced_shape
 
 MAX_MEMBERS = 2000
@@ -73,7 +73,7 @@ def fuses(instruction: Instruction) -> bool:
             return len(instruction.inputs) <= MAX_CONCATENATED
         case Indexed():
             return True
-        case View() | Contraction() | Library() | Collective() | Extension():
+        case View() | Contraction() | Library() | Control() | Collective() | Extension():
             return False
 
 

@@ -31,7 +31,7 @@ from tenferro.lowering.region import (
 )
 from tenferro.lowering.tree import accumulator, in_tree_order
 from tenferro.tracer.dims import Extent, add
-from tenferro.tracer.op import Collective, Contraction, Extension, Indexed, Library, Pointwise, Reduction, Update, View
+from tenferro.tracer.op import Collective, Contraction, Control, Extension, Indexed, Library, Pointwise, Reduction, Update, View
 from tenferro.tracer.ops import pointwise
 from tenferro.tracer.program import DimScalar, Literal, Params
 
@@ -274,7 +274,7 @@ class RegionBuilder:
                 self.values[slot] = self._computed(instruction, self._onto(instruction.types[0].shape, level))
             case Update():
                 self._update(number, instruction)
-            case View() | Contraction() | Library() | Collective() | Extension():
+            case View() | Contraction() | Library() | Control() | Collective() | Extension():
                 raise TypeError(f"{instruction.op.name} is no member of a region")
             case _:
                 assert_never(instruction.op.form)

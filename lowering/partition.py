@@ -66,7 +66,7 @@ def levels(program: ExecProgram, engines: Sequence[int]) -> list[int]:
             level = max(level, before + (where != engine or engine < 0))
         found.append(level)
         effects = (_EFFECTS,) if instruction.op.is_ordered else ()
-        for product in (*instruction.outputs, *measured(instruction.op, instruction.types), *effects):
+        for product in (*instruction.outputs, *measured(instruction.op, instruction.params, instruction.types), *effects):
             made[product] = (level, engine)
     return found
 
@@ -158,7 +158,7 @@ def _part(
     types = program.slot_types()
     reads = tuple(dict.fromkeys(s.index for i in mine for s in i.inputs if isinstance(s, Slot) and s.index not in made))
     writes = tuple(s for s in sorted(made) if needed.get(s, set()) - {(level, engine)})
-    own = {x for i in mine for x in measured(i.op, i.types)}
+    own = {x for i in mine for x in measured(i.op, i.params, i.types)}
     sizes = tuple(sorted(_all_leaves(mine, [types[s] for s in reads]) - own))
     renaming = _Renaming(reads, sizes, made, own)
     inputs = [ExecInput(Slot(k), renaming.type(types[s]), "argument", f"slot {s}") for k, s in enumerate(reads)]

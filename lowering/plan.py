@@ -14,7 +14,7 @@ from typing import TypeAlias
 from tenferro.lowering.exec_program import ExecProgram, Instruction, Slot
 from tenferro.lowering.region import Region
 from tenferro.tracer.lines import SourceLine, at
-from tenferro.tracer.op import Contraction, Extension, Library
+from tenferro.tracer.op import Contraction, Control, Extension, Library
 from tenferro.tracer.ops import library
 
 
@@ -92,6 +92,8 @@ def seam_of(step: int, instruction: Instruction, reason: str = "") -> Seam:
             case Extension(family=family):
                 order = ", in the program's order" if op.is_ordered else ""
                 reason = f"an operation of the extension family {family!r}{order}"
+            case Control():
+                reason = "a loop or a choice, whose bodies are programs of their own"
             case Library(runtime_extents=extents) if extents:
                 reason = "a run-time extent: what follows is laid out when it is known"
             case _:

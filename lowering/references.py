@@ -36,7 +36,7 @@ class References:
         for i in program.inputs:
             self._own(i.slot)
         for number, instruction in enumerate(program.instructions):
-            for size in measured(instruction.op, instruction.types):
+            for size in measured(instruction.op, instruction.params, instruction.types):
                 self._measured_by.setdefault(size, instruction.outputs[0].index)
             for slot in instruction.outputs:
                 self.producer[slot.index] = number

@@ -9,15 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tenferro.tracer.dims import DimExpr, Leaf, leaves
-from tenferro.tracer.op import Library, Op
+from tenferro.tracer.op import Op
 from tenferro.tracer.program import ArrayType, DimScalar
 
 
-def measured(op: Op, types: Sequence[ArrayType]) -> Iterator[Leaf]:
+def measured(op: Op, params: Mapping[str, Any], types: Sequence[ArrayType]) -> Iterator[Leaf]:
     """The run-time sizes that running the operation tells."""
-    if isinstance(op.form, Library):
-        for output, axis in op.form.runtime_extents:
-            yield from (x for x in leaves(types[output].shape[axis]) if x.kind == "runtime")
+    for output, axis in op.measures(params):
+        yield from (x for x in leaves(types[output].shape[axis]) if x.kind == "runtime")
 
 
 def sizes_in(values: Iterable[Any]) -> Iterator[Leaf]:
@@ -35,11 +34,11 @@ class SizesRead:
     """The sizes that what is kept so far reads. Several operations may measure one size: those kept anyway serve what
     stands behind them, and the first of all stays where something before them reads it too."""
 
-    def __init__(self, operations: Iterable[tuple[Op, Sequence[ArrayType]]]) -> None:
-        """``operations``: the whole program, in order, each with the types of its results."""
+    def __init__(self, operations: Iterable[tuple[Op, Mapping[str, Any], Sequence[ArrayType]]]) -> None:
+        """``operations``: the whole program, in order, each with its parameters and the types of its results."""
         self._first: dict[Leaf, int] = {}
-        for number, (op, types) in enumerate(operations):
-            for size in measured(op, types):
+        for number, (op, params, types) in enumerate(operations):
+            for size in measured(op, params, types):
                 self._first.setdefault(size, number)
         self._needed: set[Leaf] = set()
 
@@ -59,7 +58,7 @@ class SizesRead:
         self.read(inputs)
         self._need(t.shape for t in types)
         self._need(params.values())
-        self._needed.difference_update(measured(op, types))
+        self._needed.difference_update(measured(op, params, types))
 
     def _need(self, values: Iterable[Any]) -> None:
         self._needed.update(size for size in sizes_in(values) if size in self._first)

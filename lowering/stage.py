@@ -151,7 +151,7 @@ class _Stager:
 def _live(drafts: Sequence[_Draft], outputs: Sequence[Source]) -> list[_Draft]:
     needed = {o.index for o in outputs if isinstance(o, Slot)}
     kept: list[_Draft] = []
-    sizes = SizesRead((d.op, d.types) for d in drafts)
+    sizes = SizesRead((d.op, d.params, d.types) for d in drafts)
     sizes.read(outputs)
     for number in range(len(drafts) - 1, -1, -1):
         draft = drafts[number]

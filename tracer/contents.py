@@ -15,7 +15,6 @@ import numpy as np
 from tenferro.tracer.dims import DimExpr, Extent, Leaf, evaluate, leaf, leaves
 from tenferro.tracer.errors import TraceError
 from tenferro.tracer.lines import SourceLine, at, user_line
-from tenferro.tracer.op import Library
 from tenferro.tracer.ops import library
 from tenferro.tracer.program import DimScalar, Literal, Operand, Operation, Value
 from tenferro.tracer.trace import Trace, is_tenferro_array
@@ -146,11 +145,10 @@ class Evaluation:
         outputs = operation.outputs
         for output, result in zip(outputs, results if isinstance(results, tuple) else (results,), strict=True):
             self._values[output.id] = _read_only(np.asarray(result, output.type.dtype))
-        if isinstance(operation.op.form, Library):
-            for number, axis in operation.op.form.runtime_extents:
-                symbol = _symbol(outputs[number].type.shape[axis])
-                if symbol is not None:
-                    self._env[symbol] = self._values[outputs[number].id].shape[axis]
+        for number, axis in operation.op.measures(operation.params):
+            symbol = _symbol(outputs[number].type.shape[axis])
+            if symbol is not None:
+                self._env[symbol] = self._values[outputs[number].id].shape[axis]
 
     def _of(self, operand: Operand) -> AnyArray:
         if isinstance(operand, Literal):
@@ -201,10 +199,8 @@ def _read_only(array: AnyArray) -> AnyArray:
 
 def _is_own(operation: Operation, extent: Extent) -> bool:
     """Whether the extent is a run-time extent of the operation's own result."""
-    form = operation.op.form
-    if not isinstance(form, Library):
-        return False
-    return any(operation.outputs[number].type.shape[axis] == extent for number, axis in form.runtime_extents)
+    measured = operation.op.measures(operation.params)
+    return any(operation.outputs[number].type.shape[axis] == extent for number, axis in measured)
 
 
 def _symbol(extent: Extent) -> Leaf | None:

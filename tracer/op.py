@@ -7,7 +7,7 @@ Python itself refuses a row that forgets one. A rule that cannot exist is ``Abse
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -81,6 +81,16 @@ class Library:
     runtime_extents: tuple[tuple[int, int], ...]  # (output, axis)
 
 
+ControlKind = Literal["scan", "while", "cond"]
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """Runs bodies (``tenferro.tracer.bodies``), which are parameters: several times, or one of them."""
+
+    kind: ControlKind
+
+
 CollectiveKind = Literal["all_reduce", "all_gather", "reduce_scatter", "broadcast", "permute"]
 
 
@@ -101,7 +111,7 @@ class Extension:
     ordered: bool  # has effects: keeps its place among its like
 
 
-Form: TypeAlias = Pointwise | Reduction | View | Indexed | Update | Contraction | Library | Collective | Extension
+Form: TypeAlias = Pointwise | Reduction | View | Indexed | Update | Contraction | Library | Control | Collective | Extension
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +158,17 @@ class Op:
     def is_ordered(self) -> bool:
         """Whether it has effects: it is neither dropped nor shared, and keeps its place among its like."""
         return isinstance(self.form, Extension) and self.form.ordered
+
+    def measures(self, params: Mapping[str, Any]) -> tuple[tuple[int, int], ...]:
+        """(result, axis) of the sizes that are known only when it has run."""
+        match self.form:
+            case Library(runtime_extents=found):
+                return found
+            case Control(kind="while"):
+                first = params["carry"]
+                return tuple([(first + k, 0) for k in range(len(params["shapes"]))])
+            case _:
+                return ()
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal as OneOf
@@ -210,6 +210,26 @@ class Trace:
         self._makers += [len(self.operations)] * len(types)
         self.operations.append(Operation(op, inputs, params, outputs, self.line, place))
         return outputs
+
+    def number(self, operation: Operation) -> int:
+        """Where a recorded operation stands."""
+        place = self._makers[operation.outputs[0].id - len(self.inputs)]
+        assert self.operations[place] is operation
+        return place
+
+    def extend(self, operation: Operation, inputs: Sequence[Operand], params: Mapping[str, Hashable]) -> tuple[Value, ...]:
+        """Give a recorded operation further results, by other parameters and operands; what it gave before it gives
+        still, under the same names. The further results."""
+        place = self.number(operation)
+        found = Params(**params)
+        types = operation.op.infer([i.type for i in inputs], found)
+        more = tuple(Value(self._next + k, t) for k, t in enumerate(types[len(operation.outputs) :]))
+        self._next += len(more)
+        self._makers += [place] * len(more)
+        self.is_cut = True
+        outputs = (*operation.outputs, *more)
+        self.operations[place] = replace(operation, inputs=tuple(inputs), params=found, outputs=outputs)
+        return more
 
     # -- recordings ----------------------------------------------------------------------------------------------
 

@@ -34,7 +34,7 @@ from tenferro.tracer import op
 from tenferro.tracer.dims import Leaf, evaluate_shape
 from tenferro.tracer.errors import LoweringError
 from tenferro.tracer.lines import SourceLine
-from tenferro.tracer.op import Extension, Library
+from tenferro.tracer.op import Extension
 from tenferro.tracer.program import ArrayType
 
 _MADE = 1 << 40
@@ -459,8 +459,7 @@ class Binder:
         if isinstance(instruction.op.form, Extension):
             self.shown.update(self.places[s.index].position for s in instruction.inputs if isinstance(s, Slot))
             self.shown.update(outputs)
-        form = instruction.op.form
-        dynamic = form.runtime_extents if isinstance(form, Library) else ()
+        dynamic = instruction.op.measures(instruction.params)
         self.actions.append(Call(instruction, sources, outputs, bool(dynamic), number))
         if views:  # they hold the memory of what they are views of
             self.actions.append(Drop(views))

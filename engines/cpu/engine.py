@@ -27,13 +27,17 @@ from tenferro.engines.events import Driver, WorkerDriver
 from tenferro.engines.recording import recorders
 from tenferro.engines.reference import ReferenceExecutable, evaluated
 from tenferro.engines.values import input_sizes, scalar_array
+from tenferro.lowering import lower
 from tenferro.lowering.exec_program import Slot
 from tenferro.lowering.plan import Plan, Stretch
+from tenferro.tracer.bodies import Body
 from tenferro.tracer.config import config
 from tenferro.tracer.dims import Environment, Leaf
 from tenferro.tracer.errors import LoweringError
 from tenferro.tracer.foreign import NUMPY_ERRORS, as_own
+from tenferro.tracer.op import Control
 from tenferro.tracer.ops import library
+from tenferro.tracer.ops.control import LOOPS
 from tenferro.tracer.program import DimScalar, Literal
 
 Array = np.ndarray[Any, Any]
@@ -99,6 +103,8 @@ class CpuExecutable(Executable):
         self._bound: OrderedDict[Any, BoundPlan] = OrderedDict()
         self._tier = tier
         self._enter = native.module().enter
+        self._engine_id = engine_id
+        self._bodies: dict[Body, CpuExecutable] = {}
         self._recorded = Recorded(engine_id, plan.program.name)
 
     def run(self, inputs: Sequence[Array | int]) -> RunResult:
@@ -250,11 +256,23 @@ class CpuExecutable(Executable):
             return
         params = {k: evaluated(v, env) for k, v in instruction.params.items()}
         with np.errstate(all="ignore"):
-            results = executed(instruction, operands, params, self.executors, env)
+            if isinstance(instruction.op.form, Control):
+                results = LOOPS[instruction.op.form.kind](self._run_body, operands, params)
+            else:
+                results = executed(instruction, operands, params, self.executors, env)
         if instruction.op.is_ordered:
             effects.append(results)
         for position, one, kind in zip(action.outputs, results, instruction.types, strict=True):
             arrays[position] = np.require(np.asarray(one, kind.dtype), requirements=["C", "O", "W"])
+
+    def _run_body(self, body: Body, inputs: Sequence[Any]) -> list[Array]:
+        unit = self._bodies.get(body)
+        if unit is None:
+            plan = lower(body.program, config())
+            made = CpuExecutable(plan, self.table.given_target, self._tier, self._share, self.executors, self._engine_id)
+            unit = self._bodies.setdefault(body, made)
+        ints = [i.kind == "int" for i in unit.plan.program.inputs]
+        return unit.run([int(x) if is_int else np.asarray(x) for x, is_int in zip(inputs, ints, strict=True)]).outputs
 
     def _follow(self, tail: Tail, arrays: list[Any], runtime: dict[Leaf, int]) -> BoundPlan:
         extents = tuple(arrays[position].shape[axis] for _, position, axis in tail.leaves)

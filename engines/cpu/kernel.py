@@ -165,6 +165,11 @@ class KernelTable:
         self._lock = threading.RLock()
 
     @property
+    def given_target(self) -> Target | None:
+        """The target that was asked for; None for the machine's own."""
+        return self._target
+
+    @property
     def target(self) -> Target:
         return self._target or host_target()
 

@@ -13,7 +13,7 @@ from tenferro.tracer.program import SemanticProgram, Value
 def drop_dead(program: SemanticProgram) -> SemanticProgram:
     needed = {o.id for o in program.outputs if isinstance(o, Value)}
     alive = [False] * len(program.operations)
-    sizes = SizesRead((o.op, [v.type for v in o.outputs]) for o in program.operations)
+    sizes = SizesRead((o.op, o.params, [v.type for v in o.outputs]) for o in program.operations)
     sizes.read(program.outputs)
     for number in range(len(program.operations) - 1, -1, -1):
         operation = program.operations[number]

@@ -23,7 +23,7 @@ from tenferro.engines.errors import (
 from tenferro.lowering.exec_program import ExecProgram, Instruction
 from tenferro.runtime.extensions import Families
 from tenferro.tracer.lines import at
-from tenferro.tracer.op import Collective, Contraction, Extension, Indexed, Library, Pointwise, Reduction, Update, View
+from tenferro.tracer.op import Collective, Contraction, Control, Extension, Indexed, Library, Pointwise, Reduction, Update, View
 
 R = TypeVar("R")
 
@@ -41,7 +41,7 @@ def capability(instruction: Instruction) -> Capability | None:
             return "indexing"
         case Contraction():
             return "dot_general"
-        case Library():
+        case Library() | Control():
             return "library"
         case Extension() | Collective():
             return None

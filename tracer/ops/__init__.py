@@ -7,11 +7,11 @@ index arrays, updates), ``library`` (matrix products and NumPy calls at seams) a
 from __future__ import annotations
 
 from tenferro.tracer.op import Op
-from tenferro.tracer.ops import collectives, elementary, layout, library, pointwise, reductions, rounding
+from tenferro.tracer.ops import collectives, control, elementary, layout, library, pointwise, reductions, rounding
 
 OPS: dict[str, Op] = {
     row.name: row
-    for family in (pointwise, rounding, elementary, reductions, layout, library, collectives)
+    for family in (pointwise, rounding, elementary, reductions, layout, library, control, collectives)
     for row in vars(family).values()
     if isinstance(row, Op)
 }

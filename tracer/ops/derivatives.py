@@ -1,5 +1,8 @@
 """Derivatives of pointwise rows that take more than a line: rules and parts of terms (``tenferro.tracer.ops.columns``).
 
+What a tangent is multiplied by may be infinite or NaN where its value is not used, so that factors go through
+``b.scaled`` and ``b.quotient`` unless they are finite for every operand.
+
 At kinks: |x| has slope 0 at 0; of equal operands of a maximum or minimum each has half a say; the slope of hypot at the
 origin is 0. Complex derivatives are as JAX's: a derivative of a function that is not holomorphic acts on real and
 imaginary parts, and what is pulled back is not conjugated.
@@ -12,7 +15,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tenferro.tracer.op import JvpRule, Tangents
-from tenferro.tracer.ops.columns import Term, terms
+from tenferro.tracer.ops.columns import terms
 from tenferro.tracer.program import Operand, Operation
 
 if TYPE_CHECKING:
@@ -33,13 +36,22 @@ def root_of_square_less_one(b: Derivation, x: Operand) -> Operand:
 
 def _absolute(b: Derivation, t: Operand, z: Operand, x: Operand) -> Operand:
     if x.type.dtype.kind != "c":
-        return b.times(t, b.sign(x))
-    modulus = b.convert(z, x.type.dtype)
-    direction = b.where(b.equal(z, b.like(0, z)), b.like(0, x), b.divide(x, modulus))
-    return b.real(b.times(t, b.conjugate(direction)))
+        return b.scaled(t, b.sign(x))
+    return b.real(b.scaled(t, b.conjugate(b.sign(x))))
 
 
 absolute = terms(_absolute)
+
+
+def sign(b: Derivation, operation: Operation, tangents: Tangents) -> Tangents:
+    """0 for real numbers. A complex number's direction z = x / |x| turns: by i z Im(conj(z) t) / |x|, and not at 0."""
+    (x,), (z,), (t,) = operation.inputs, operation.outputs, tangents
+    if t is None or x.type.dtype.kind != "c":
+        return (None,)
+    modulus = b.absolute(x)
+    radius = b.where(b.equal(modulus, b.like(0, modulus)), b.like(math.inf, modulus), modulus)
+    turn = b.quotient(b.imag(b.scaled(t, b.conjugate(z))), radius)
+    return (b.scaled(b.convert(turn, z.type.dtype), b.multiply(b.like(1j, z), z)),)
 
 
 def extreme_share(b: Derivation, z: Operand, x: Operand, other: Operand) -> Operand:
@@ -54,48 +66,53 @@ extreme = terms(
 )
 
 
-def _share_of_log(b: Derivation, exp: str, z: Operand, x: Operand) -> Operand:
-    """exp(x − z), which where z is infinite asks whether x is the infinite one."""
+def _share_of_log(b: Derivation, exp: str, z: Operand, x: Operand, other: Operand) -> Operand:
+    """exp(x − z), and where z is infinite the share in a maximum."""
     infinite = b.equal(b.absolute(z), b.like(math.inf, z))
-    mine = b.where(b.equal(x, z), b.like(0, z), b.like(-math.inf, z))
-    return getattr(b, exp)(b.where(infinite, mine, b.subtract(x, z)))  # type: ignore[no-any-return]
+    return b.where(infinite, extreme_share(b, z, x, other), getattr(b, exp)(b.subtract(x, z)))
 
 
 def logaddexp(exp: str) -> JvpRule:
     """Of log(eˣ + eʸ), or with another base, whose power is the row ``exp``."""
     return terms(
-        lambda b, t, z, x, y: b.times(t, _share_of_log(b, exp, z, x)),
-        lambda b, t, z, x, y: b.times(t, _share_of_log(b, exp, z, y)),
+        lambda b, t, z, x, y: b.scaled(t, _share_of_log(b, exp, z, x, y)),
+        lambda b, t, z, x, y: b.scaled(t, _share_of_log(b, exp, z, y, x)),
     )
 
 
 def _power_of_base(b: Derivation, t: Operand, z: Operand, x: Operand, y: Operand) -> Operand:
     """t · y · xʸ⁻¹; an exponent of 0 makes a constant, also at x = 0."""
-    zero = b.equal(y, b.like(0, y))
-    lower = b.where(zero, b.like(1, y), b.subtract(y, b.like(1, y)))
-    return b.scaled(t, b.multiply(y, b.power(x, lower)))
+    return b.scaled(t, b.scaled(y, b.power(x, b.subtract(y, b.like(1, y)))))
 
 
 def _power_of_exponent(b: Derivation, t: Operand, z: Operand, x: Operand, y: Operand) -> Operand:
     """t · xʸ · ln x, where 0ʸ does not vary with y."""
-    base = b.where(b.equal(x, b.like(0, x)), b.like(1, x), x)
-    return b.scaled(t, b.multiply(z, b.log(base)))
+    zero = b.equal(x, b.like(0, x))
+    return b.scaled(t, b.where(zero, b.like(0, x), b.multiply(z, b.log(x))))
 
 
 power = terms(_power_of_base, _power_of_exponent)
 
 
-def _over_square(sign: float) -> Term:
-    """Of the angle of (x, y): the other coordinate over the square of the distance, with a sign."""
+def _over_square(b: Derivation, coordinate: Operand, other: Operand) -> Operand:
+    """coordinate / (coordinate² + other²), whose squares neither overflow nor vanish: r = smaller / larger has
+    larger · (1 + r²) for the sum over the larger one."""
+    mine_is_larger = b.less(b.absolute(other), b.absolute(coordinate))
+    larger, smaller = b.where(mine_is_larger, coordinate, other), b.where(mine_is_larger, other, coordinate)
+    ratio = b.divide(smaller, larger)
+    share = b.where(mine_is_larger, b.like(1, ratio), ratio)
+    return b.divide(b.divide(share, larger), b.add(b.multiply(ratio, ratio), b.like(1, ratio)))
 
-    def term(b: Derivation, t: Operand, z: Operand, y: Operand, x: Operand) -> Operand:
-        other = x if sign > 0 else b.negative(y)
-        return b.scaled(t, b.divide(other, b.add(b.multiply(x, x), b.multiply(y, y))))
 
-    return term
+arctan2 = terms(
+    lambda b, t, z, y, x: b.scaled(t, _over_square(b, x, y)),
+    lambda b, t, z, y, x: b.scaled(b.negative(t), _over_square(b, y, x)),
+)
 
 
-arctan2 = terms(_over_square(1), _over_square(-1))
+def truncated_quotient(b: Derivation, z: Operand, x: Operand, y: Operand) -> Operand:
+    """How often y went into x where z is left: (x − z) / y is an integer, but for rounding."""
+    return b.rint(b.divide(b.subtract(x, z), y))
 
 
 def hypot_share(b: Derivation, z: Operand, x: Operand) -> Operand:

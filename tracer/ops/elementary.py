@@ -148,8 +148,8 @@ hypot = row(
     cost=40,
     scalar=lambda b, x, y: _WIDE["hypot"](b, x, y),
     jvp=terms(
-        lambda b, t, z, x, y: b.times(t, d.hypot_share(b, z, x)),
-        lambda b, t, z, x, y: b.times(t, d.hypot_share(b, z, y)),
+        lambda b, t, z, x, y: b.scaled(t, d.hypot_share(b, z, x)),
+        lambda b, t, z, x, y: b.scaled(t, d.hypot_share(b, z, y)),
     ),
     transpose=NOT_LINEAR,
 )
@@ -167,7 +167,7 @@ reciprocal = row(
 fmod = row(
     "fmod", np.fmod, kinds=REALS, result="same", cost=12, check="zero_divisor",
     scalar=lambda b, x, y: truncated_remainder(b, x, y),
-    jvp=terms(lambda b, t, z, x, y: t, lambda b, t, z, x, y: b.negative(b.times(t, b.trunc(b.divide(x, y))))),
+    jvp=terms(lambda b, t, z, x, y: t, lambda b, t, z, x, y: b.negative(b.scaled(t, d.truncated_quotient(b, z, x, y)))),
     transpose=NOT_LINEAR,
 )  # fmt: skip
 

@@ -101,11 +101,11 @@ def transpose_slice(b: Derivation, operation: Operation, cotangents: Tangents, i
 def transpose_pad(b: Derivation, operation: Operation, cotangents: Tangents, is_linear: Linear) -> Tangents:
     """What lies inside belongs to the array, what lies around it to the fill."""
     (x, fill), cotangent = operation.inputs, one(cotangents)
-    inside = b.cut(cotangent, operation.params["low"], x.type.shape)
+    inside = b.cut(cotangent, operation.params["low"], x.type.shape) if is_linear[0] else None
     if not is_linear[1]:
         return (inside, None)
-    around = b.subtract(b.total(cotangent), b.total(inside))
-    return (inside if is_linear[0] else None, around)
+    is_inside = b.pad(b.broadcast(b.truth(True), x.type.shape), b.truth(False), **operation.params)
+    return (inside, b.total(b.where(is_inside, b.like(0, cotangent), cotangent)))
 
 
 def batch_pad(b: Derivation, operation: Operation, batched: Sequence[bool], size: Extent) -> Sequence[Operand]:

@@ -131,7 +131,7 @@ floor_divide = row(
 remainder = row(
     "remainder", np.remainder, kinds=REALS, result="same", cost=14, check="zero_divisor",
     scalar=lambda b, x, y: scalar.remainder(b, x, y),
-    jvp=terms(lambda b, t, z, x, y: t, lambda b, t, z, x, y: b.negative(b.times(t, b.floor_divide(x, y)))),
+    jvp=terms(lambda b, t, z, x, y: t, lambda b, t, z, x, y: b.negative(b.scaled(t, b.floor_divide(x, y)))),
     transpose=NOT_LINEAR,
 )  # fmt: skip
 negative = row(
@@ -301,7 +301,7 @@ sin = row(
     result="same",
     cost=30,
     scalar=lambda b, x: scalar.sin(b, x),
-    jvp=terms(lambda b, t, z, x: b.times(t, b.cos(x))),
+    jvp=terms(lambda b, t, z, x: b.scaled(t, b.cos(x))),
     transpose=NOT_LINEAR,
 )
 cos = row(
@@ -311,7 +311,7 @@ cos = row(
     result="same",
     cost=30,
     scalar=lambda b, x: scalar.cos(b, x),
-    jvp=terms(lambda b, t, z, x: b.negative(b.times(t, b.sin(x)))),
+    jvp=terms(lambda b, t, z, x: b.scaled(b.negative(t), b.sin(x))),
     transpose=NOT_LINEAR,
 )
 tanh = row(
@@ -321,7 +321,7 @@ tanh = row(
     result="same",
     cost=30,
     scalar=lambda b, x: scalar.tanh(b, x),
-    jvp=terms(lambda b, t, z, x: b.times(t, d.one_less_square(b, z))),
+    jvp=terms(lambda b, t, z, x: b.scaled(t, d.one_less_square(b, z))),
     transpose=NOT_LINEAR,
 )
 sqrt = row(

@@ -56,22 +56,26 @@ def jvp_extreme(b: Derivation, operation: Operation, tangents: Tangents) -> Tang
     (x,), (y,), (t,) = operation.inputs, operation.outputs, tangents
     assert t is not None
     reduce = dict(operation.params)
-    reached = b.convert(b.equal(x, unreduced(b, y, x.type, operation)), x.type.dtype)
-    share = b.divide(reached, unreduced(b, b.sum(reached, **reduce), x.type, operation))
-    return (b.sum(b.scaled(t, share), **reduce),)
+    wide = b.wide(x.type.dtype)
+    reached = b.convert(b.equal(x, unreduced(b, y, x.type, operation)), wide)
+    mean = b.divide(b.like(1, reached), b.sum(reached, **reduce))
+    share = b.multiply(reached, unreduced(b, mean, reached.type, operation))
+    return (b.sum(b.scaled(t, b.convert(share, x.type.dtype)), **reduce),)
 
 
 def jvp_deviations(b: Derivation, operation: Operation, tangents: Tangents) -> Tangents:
     """2 Σ (x − mean) t, since the deviations themselves add up to 0."""
-    (x,), (t,) = operation.inputs, tangents
+    (x,), (t,), dtype = operation.inputs, tangents, operation.outputs[0].type.dtype
     assert t is not None
     reduce = dict(operation.params)
+    x, t = b.convert(x, b.wide(x.type.dtype)), b.convert(t, b.wide(x.type.dtype))
     count = product(x.type.shape[k] for k in operation.params["axes"])
     mean = b.divide(b.sum(x, **reduce), b.size(count, x.type.dtype))
     centred = b.subtract(x, unreduced(b, mean, x.type, operation))
-    product = b.scaled(t, b.multiply(b.like(2, x), b.conjugate(centred)))
-    total = b.sum(product, **reduce)
-    return (b.real(total) if x.type.dtype.kind == "c" else total,)
+    if x.type.dtype.kind == "c":
+        centred = b.conjugate(centred)
+    total = b.sum(b.scaled(t, b.multiply(b.like(2, x), centred)), **reduce)
+    return (b.convert(b.real(total) if x.type.dtype.kind == "c" else total, dtype),)
 
 
 def jvp_matmul(b: Derivation, operation: Operation, tangents: Tangents) -> Tangents:

@@ -56,7 +56,7 @@ sign = row(
     result="same",
     cost=4,
     scalar=lambda b, x: r.sign(b, x),
-    jvp=STEPS,
+    jvp=d.sign,
     transpose=NOT_LINEAR,
 )
 signbit = row(
@@ -86,7 +86,7 @@ heaviside = row(
     result="same",
     cost=5,
     scalar=lambda b, x, y: r.heaviside(b, x, y),
-    jvp=STEPS,
+    jvp=terms(None, lambda b, t, z, x, y: b.where(b.equal(x, b.like(0, x)), t, b.like(0, t))),
     transpose=NOT_LINEAR,
 )
 nextafter = row(

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tenferro.tracer.bodies import Body, as_extent
 from tenferro.tracer.derivation import Derivation
 from tenferro.tracer.dims import Extent, Leaf, leaf, leaves, mapped, substitute
 from tenferro.tracer.errors import BatchError
 from tenferro.tracer.lines import at
-from tenferro.tracer.op import Absent, Library
+from tenferro.tracer.op import Absent
 from tenferro.tracer.program import DimScalar, Operand, Operation, Params, Value
 from tenferro.tracer.trace import Trace
 
@@ -44,6 +45,15 @@ class Lanes:
         found, has_lanes = self.of(x)
         return found if has_lanes else self._b.stretched(found, self.size)
 
+    def enter(self, body: Body, operands: Sequence[Operand], has_lanes: Sequence[bool]) -> list[Operand]:
+        """Record a body for all lanes; its results, as values of the body."""
+        for declared, operand, mine in zip(body.program.inputs, operands, has_lanes, strict=True):
+            self.put(declared.value, operand, mine)
+            if declared.kind == "int":
+                self._extents[Leaf("int", declared.value.id)] = as_extent(operand)
+        self.replay(body.program.operations)
+        return list(body.program.outputs)
+
     def replay(self, operations: Sequence[Operation]) -> None:
         """Record every operation for all lanes."""
         for operation in operations:
@@ -54,6 +64,7 @@ class Lanes:
             with self._b.derived_from(operation):
                 if any(has_lanes):
                     results = self._batched(moved, has_lanes)
+                    self._note_extents(operation, results)
                 else:
                     results = self._b.emit(moved.op, moved.inputs, **moved.params)
             for value, result in zip(operation.outputs, results, strict=True):
@@ -69,10 +80,15 @@ class Lanes:
 
     def _number_extents(self, operation: Operation) -> None:
         """The run-time extents that the operation determines have a new number: that of what is recorded next."""
-        if isinstance(operation.op.form, Library):
-            for output, axis in operation.op.form.runtime_extents:
-                for symbol in leaves(operation.outputs[output].type.shape[axis]):
-                    self._extents[symbol] = leaf("runtime", len(self._trace.operations), symbol.axis)
+        for output, axis in operation.op.measures(operation.params):
+            for symbol in leaves(operation.outputs[output].type.shape[axis]):
+                self._extents[symbol] = leaf("runtime", len(self._trace.operations), symbol.axis)
+
+    def _note_extents(self, operation: Operation, results: Sequence[Operand]) -> None:
+        """The same of an operation that was batched: they stand behind the axis of lanes."""
+        for output, axis in operation.op.measures(operation.params):
+            for symbol in leaves(operation.outputs[output].type.shape[axis]):
+                self._extents[symbol] = results[output].type.shape[axis + 1]
 
     def _extent(self, extent: Extent) -> Extent:
         if not self._extents or isinstance(extent, int):

@@ -18,12 +18,12 @@ from tenferro.tracer.trace import Trace, is_tenferro_array
 from tenferro.tracer.traced import TracedArray, operand
 from tenferro.tracer.tree import TreeDef, opened, paths, unflatten
 
-_NUMBERS = (bool, int, float, complex, np.generic)
+_ARRAYS = (np.ndarray, np.generic, bool, int, float, complex)
 
 
 def is_numeric(x: Any) -> bool:
     """Whether a leaf is an array or a number, traced or not."""
-    return type(x) in (TracedArray, Dim) or isinstance(x, np.ndarray | _NUMBERS) or is_tenferro_array(x)  # type: ignore[arg-type]
+    return type(x) in (TracedArray, Dim) or isinstance(x, _ARRAYS) or is_tenferro_array(x)
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,14 +94,24 @@ def _transposed(
     return rule(b, operation, cotangents, is_linear)
 
 
-def replay(trace: Trace, tape: Tape, tangents: dict[int, Operand]) -> None:
-    """Add to ``tangents``, which holds the tape's inputs (what is missing is 0), those of its operations' results."""
+NO_VALUES: Mapping[int, Operand] = {}
+
+
+def _in_place(x: Operand, values: Mapping[int, Operand]) -> Operand:
+    return values.get(x.id, x) if isinstance(x, Value) else x
+
+
+def replay(
+    trace: Trace, tape: Tape, tangents: dict[int, Operand], values: Mapping[int, Operand] = NO_VALUES
+) -> None:  # fmt: skip
+    """Add to ``tangents``, which holds the tape's inputs (what is missing is 0), those of its operations' results.
+    ``values``: what stands in place of values of the trace that the tape reads, by their ids."""
     b = Derivation(trace)
     for operation in tape.operations:
         inputs: list[Operand] = []
         is_zero = True
         for x in operation.inputs:
-            known = tangents.get(x.id) if type(x) is Tangent else x
+            known = tangents.get(x.id) if type(x) is Tangent else _in_place(x, values)
             is_zero = is_zero and (type(x) is not Tangent or known is None)
             inputs.append(b.zeros(x.type) if known is None else known)
         if is_zero:

@@ -37,20 +37,21 @@ class Scope:
 
 
 class Recording:
-    """The operations of a function, once it has run."""
+    """The operations of a function, once it has run; ``start``: the number that the first of them had."""
 
-    def __init__(self) -> None:
+    def __init__(self, start: int) -> None:
+        self.start = start
         self.operations: list[Operation] = []
 
 
 @contextmanager
 def taken_out(trace: Trace, what: str) -> Iterator[Recording]:
     """What is recorded inside is no part of the trace afterwards. ``what`` runs it, for error texts."""
-    recording, scope = Recording(), Scope(what, trace.scope)
-    start, trace.scope = len(trace.operations), scope
+    recording, scope = Recording(len(trace.operations)), Scope(what, trace.scope)
+    trace.scope = scope
     try:
         yield recording
     finally:
-        recording.operations = trace.taken(start)
+        recording.operations = trace.taken(recording.start)
         trace.scope = scope.around
         scope.restore()

@@ -1,0 +1,221 @@
+"""Bodies: what a function recorded in, a program of its own out, which an operation holds as a parameter.
+
+A *body* is a SemanticProgram whose inputs are, in order, the parameters that the operation gives it, the values of the
+program around that it reads, and the sizes of that program, as ints. So it can be lowered and run alone; ``inline``
+records it in a trace again, which is how transformations reach into it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from tenferro.tracer import build
+from tenferro.tracer.derivation import Derivation
+from tenferro.tracer.dims import DimExpr, Extent, Leaf, extents_in, leaf, leaves, mapped, substitute
+from tenferro.tracer.program import (
+    ArrayType,
+    DimScalar,
+    Operand,
+    Operation,
+    Params,
+    ProgramInput,
+    SemanticProgram,
+    Value,
+    same_meaning,
+)
+from tenferro.tracer.trace import Trace
+from tenferro.tracer.transform.recording import Recording
+
+INT64 = np.dtype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Body:
+    """A program as a parameter. Equality is of meaning: lines and names are left out."""
+
+    program: SemanticProgram
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(self.program.fingerprint)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Body) and (self is other or same_meaning(self.program, other.program))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        """Short, and another one for another meaning."""
+        return f"{self.program.name}#{self.program.fingerprint[:12]}"
+
+    @property
+    def outputs(self) -> tuple[ArrayType, ...]:
+        """Types of the results, over the body's own sizes."""
+        return tuple(o.type for o in self.program.outputs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One recording to be closed."""
+
+    name: str
+    parameters: tuple[Value, ...]
+    recording: Recording
+    outputs: tuple[Operand, ...]
+
+
+class Closing:
+    """Recordings with as many parameters each, to become bodies that read the same values and sizes from around them."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        self._parts: list[_Part] = []
+        self._free: dict[int, Value] = {}
+        self._sizes: dict[Leaf, None] = {}
+
+    def add(self, name: str, parameters: Sequence[Value], recording: Recording, outputs: Sequence[Operand]) -> None:
+        """One more recording; ``outputs`` are its results."""
+        part = _Part(name, tuple(parameters), recording, tuple(outputs))
+        self._parts.append(part)
+        inner = {p.id for p in parameters} | {v.id for o in recording.operations for v in o.outputs}
+        for x in (*(i for o in recording.operations for i in o.inputs), *outputs):
+            if isinstance(x, Value) and x.id not in inner:
+                self._free[x.id] = x
+        for extent in self._extents(part):
+            own = range(recording.start, recording.start + len(recording.operations))
+            canonical = self._trace.canonical(extent)
+            mine = [s for s in leaves(canonical) if not (s.kind == "runtime" and s.index in own)]
+            self._sizes.update(dict.fromkeys(sorted(mine)))
+
+    def _extents(self, part: _Part) -> list[DimExpr]:
+        found: list[Any] = []
+        values: list[Operand] = [*part.parameters, *self._free.values(), *part.outputs]
+        for operation in part.recording.operations:
+            values += [*operation.inputs, *operation.outputs]
+            found += operation.params.values()
+        found += [x.expr for x in values if isinstance(x, DimScalar)]
+        found += [x.type.shape for x in values]
+        return [n for x in found for n in extents_in(x)]
+
+    def operands(self) -> tuple[Operand, ...]:
+        """What the bodies read from around them: values, then sizes."""
+        sizes = [build.size(leaf(s.kind, s.index, s.axis)) for s in self._sizes]
+        return (*self._free.values(), *sizes)
+
+    def bodies(self) -> list[Body]:
+        """One for each recording."""
+        return [
+            Body(_Closed(self._trace, part, list(self._free.values()), list(self._sizes)).program())
+            for part in self._parts
+        ]
+
+
+class _Closed:
+    """The making of one body."""
+
+    def __init__(self, trace: Trace, part: _Part, free: list[Value], sizes: list[Leaf]) -> None:
+        self._trace = trace
+        self._part = part
+        first = len(part.parameters) + len(free)
+        self._count = first + len(sizes)
+        start = part.recording.start
+        self._leaves: dict[Leaf, Extent] = {s: leaf("int", first + k) for k, s in enumerate(sizes)}
+        for k in range(len(part.recording.operations)):
+            for axis in range(2):
+                self._leaves[Leaf("runtime", start + k, axis)] = leaf("runtime", k, axis)
+        self._values: dict[int, Value] = {}
+        for k, v in enumerate((*part.parameters, *free)):
+            self._values[v.id] = Value(k, self._type(v.type))
+        self._free = free
+        self._sizes = sizes
+
+    def program(self) -> SemanticProgram:
+        """The body's program."""
+        part = self._part
+        declared = [ProgramInput(self._values[v.id], "argument", f"p{k}") for k, v in enumerate(part.parameters)]
+        declared += [ProgramInput(self._values[v.id], "argument", f"outer {v}") for v in self._free]
+        for k, s in enumerate(self._sizes):
+            number = len(part.parameters) + len(self._free) + k
+            declared.append(ProgramInput(Value(number, ArrayType(INT64, (), True)), "int", f"size {s}"))
+        operations, following = [], self._count
+        for operation in part.recording.operations:
+            for v in operation.outputs:
+                self._values[v.id] = Value(following, self._type(v.type))
+                following += 1
+            operations.append(self._operation(operation))
+        outputs = tuple(self._operand(o) for o in part.outputs)
+        return SemanticProgram(part.name, tuple(declared), tuple(operations), outputs, tuple(range(len(outputs))))
+
+    def _operation(self, o: Operation) -> Operation:
+        params = Params(**{k: mapped(v, self._extent) for k, v in o.params.items()}) if len(o.params) else o.params
+        outputs = tuple(self._values[v.id] for v in o.outputs)
+        return Operation(o.op, tuple(map(self._operand, o.inputs)), params, outputs, o.line, o.place)
+
+    def _operand(self, x: Operand) -> Operand:
+        if isinstance(x, Value):
+            return self._values[x.id]
+        if isinstance(x, DimScalar):
+            extent = self._extent(x.expr)
+            return build.literal(extent, x.dtype) if isinstance(extent, int) else DimScalar(extent, x.dtype)
+        return x
+
+    def _type(self, t: ArrayType) -> ArrayType:
+        return ArrayType(t.dtype, tuple([self._extent(n) for n in t.shape]), t.weak)
+
+    def _extent(self, extent: Extent) -> Extent:
+        if isinstance(extent, int):
+            return extent
+        canonical = self._trace.canonical(extent)
+        return substitute(canonical, lambda s: self._leaves[s])
+
+
+class Inlined:
+    """Bodies recorded in a trace: operands in place of inputs, what each value has become by its id."""
+
+    def __init__(self, trace: Trace, body: Body, operands: Sequence[Operand]) -> None:
+        self._trace = trace
+        self._b = Derivation(trace)
+        self._leaves: dict[Leaf, Extent] = {}
+        self._values: dict[int, Operand] = {}
+        for declared, operand in zip(body.program.inputs, operands, strict=True):
+            self._values[declared.value.id] = operand
+            if declared.kind == "int":
+                self._leaves[Leaf("int", declared.value.id)] = as_extent(operand)
+        for number, operation in enumerate(body.program.operations):
+            self._record(number, operation)
+        self.outputs = [self._operand(o) for o in body.program.outputs]
+
+    def _record(self, number: int, operation: Operation) -> None:
+        for _, axis in operation.op.measures(operation.params):
+            self._leaves[Leaf("runtime", number, axis)] = leaf("runtime", len(self._trace.operations), axis)
+        params = {k: mapped(v, self._extent) for k, v in operation.params.items()}
+        with self._b.derived_from(operation):
+            results = self._trace.emit(operation.op, [self._operand(x) for x in operation.inputs], **params)
+        self._values.update(zip((v.id for v in operation.outputs), results, strict=True))
+
+    def _operand(self, x: Operand) -> Operand:
+        if isinstance(x, Value):
+            return self._values[x.id]
+        return self._b.size(self._extent(x.expr), x.dtype) if isinstance(x, DimScalar) else x
+
+    def _extent(self, extent: Extent) -> Extent:
+        return substitute(extent, lambda s: self._leaves[s]) if isinstance(extent, DimExpr) else extent
+
+
+def as_extent(x: Operand) -> Extent:
+    """The size that an operand of a body stands for."""
+    if isinstance(x, DimScalar):
+        return x.expr
+    assert not isinstance(x, Value)
+    return int(x.value.real)
+
+
+def inline(trace: Trace, body: Body, operands: Sequence[Operand]) -> list[Operand]:
+    """Record a body's operations on these operands; its results."""
+    return Inlined(trace, body, operands).outputs

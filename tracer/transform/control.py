@@ -1,0 +1,228 @@
+"""Control flow as functions record it: Python functions and pytrees in, one operation with bodies out.
+
+All run inside a trace. Bodies are run once, on values of their own; what they read from around them, arrays and sizes
+alike, become operands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tenferro.tracer import build
+from tenferro.tracer.bodies import Closing
+from tenferro.tracer.derivation import Derivation
+from tenferro.tracer.dims import Extent
+from tenferro.tracer.errors import ShapeError, TraceError
+from tenferro.tracer.lines import at, user_line
+from tenferro.tracer.ops import control
+from tenferro.tracer.program import ArrayType, Operand, Value
+from tenferro.tracer.trace import Trace
+from tenferro.tracer.traced import TracedArray, fresh
+from tenferro.tracer.transform.branches import Part, emit_cond
+from tenferro.tracer.transform.inputs import Leaf, Opened, delivered, open_tree, results_of
+from tenferro.tracer.transform.loops import emit_scan
+from tenferro.tracer.transform.recording import taken_out
+
+Function = Callable[..., Any]
+
+
+def scan(
+    trace: Trace, f: Function, init: Any, xs: Any, length: Extent | None, reverse: bool, name: str = "scan"
+) -> tuple[Any, Any]:
+    """``(carry, stacked)``; ``f(carry, x) → (carry, y)``."""
+    initial = results_of(trace, init, f"{name}: init")
+    walked = results_of(trace, xs, f"{name}: xs")
+    length = _length(trace, walked, length, name)
+    types = [leaf.type for leaf in initial.leaves]
+    while True:
+        with taken_out(trace, name) as recording:
+            carry = [trace.placeholder(_plain(t)) for t in types]
+            slices = [
+                trace.placeholder(ArrayType(x.operand.type.dtype, x.operand.type.shape[1:])) for x in walked.leaves
+            ]
+            given = initial.close([_variable(trace, c, t, name) for c, t in zip(carry, types, strict=True)])
+            one = walked.close([_variable(trace, s, s.type, name) for s in slices])
+            new, stacked = _pair(f(given, one), name)
+            found = results_of(trace, new, f"{name}: the carry")
+            wanted = _carried(trace, initial, types, found, name)
+            outputs = [
+                Derivation(trace).convert(leaf.operand, t.dtype)
+                for leaf, t in zip(found.leaves, types, strict=True)
+            ]  # fmt: skip
+            ys = results_of(trace, stacked, f"{name}: what is stacked")
+            results = [*outputs, *(y.operand for y in ys.leaves)]
+        if wanted == types:
+            break
+        types = wanted
+    b = Derivation(trace)
+    begun = [b.convert(x.operand, t.dtype) for x, t in zip(initial.leaves, types, strict=True)]
+    begun = [x if isinstance(x, Value) else build.copied(trace, x) for x in begun]
+    made = emit_scan(
+        trace, f"{name} {getattr(f, '__name__', 'f')}", recording, [*carry, *slices], results, begun,
+        [x.operand for x in walked.leaves], [], length, reverse,
+    )  # fmt: skip
+    count = len(begun)
+    last = initial.close([_result(trace, y, t) for y, t in zip(made, types, strict=False)])
+    return last, ys.close([fresh(trace, y, scalar=False) for y in made[count:]])
+
+
+def while_loop(trace: Trace, condition: Function, body: Function, init: Any, name: str = "while_loop") -> Any:
+    """The carry when ``condition(carry)`` no longer holds; ``body(carry) → carry``."""
+    initial = results_of(trace, init, f"{name}: init")
+    types = [leaf.type for leaf in initial.leaves]
+    while True:
+        with taken_out(trace, name) as turn:
+            carry = [trace.placeholder(_plain(t)) for t in types]
+            given = initial.close([_variable(trace, c, t, name) for c, t in zip(carry, types, strict=True)])
+            found = results_of(trace, body(given), f"{name}: the carry")
+            wanted = _carried(trace, initial, types, found, name)
+            outputs = [
+                Derivation(trace).convert(leaf.operand, t.dtype)
+                for leaf, t in zip(found.leaves, types, strict=True)
+            ]  # fmt: skip
+        if wanted == types:
+            break
+        types = wanted
+    with taken_out(trace, name) as question:
+        again = [trace.placeholder(_plain(t)) for t in types]
+        given = initial.close([_variable(trace, c, t, name) for c, t in zip(again, types, strict=True)])
+        holds = _truth(trace, condition(given), f"{name}: the condition")
+    closing = Closing(trace)
+    closing.add(f"condition of {name}", again, question, [holds])
+    closing.add(f"{name} {getattr(body, '__name__', 'body')}", carry, turn, outputs)
+    asked, run = closing.bodies()
+    b = Derivation(trace)
+    begun = [b.convert(x.operand, t.dtype) for x, t in zip(initial.leaves, types, strict=True)]
+    begun = [x if isinstance(x, Value) else build.copied(trace, x) for x in begun]
+    made = trace.emit(
+        control.while_, [*begun, *closing.operands()], condition=asked, body=run, carry=len(begun), shapes=()
+    )
+    return initial.close([_result(trace, y, t) for y, t in zip(made, types, strict=True)])
+
+
+def switch(trace: Trace, index: Operand, branches: Sequence[Function], operands: Sequence[Any], name: str) -> Any:
+    """The results of the branch that an int64 chooses."""
+    given = open_tree(trace, tuple(operands), f"{name}: the operands")
+    parts, trees = [], list[Opened]()
+    for f in branches:
+        with taken_out(trace, name) as recording:
+            variables = [leaf.variable(trace, leaf.operand, f"operand of {name}") for leaf in given.leaves]
+            found = results_of(trace, f(*given.close(variables)), f"{name}: the result of a branch")
+            trees.append(found)
+            outputs = _aligned(trace, trees[0], found, name)
+        parts.append(Part(f"{name} {getattr(f, '__name__', 'branch')}", (), recording, tuple(outputs)))
+    first = trees[0]
+    made = emit_cond(trace, index, parts, [], [leaf.operand.type.shape for leaf in first.leaves])
+    return first.close([delivered(trace, y, leaf) for y, leaf in zip(made, first.leaves, strict=True)])
+
+
+def _aligned(trace: Trace, first: Opened, found: Opened, name: str) -> list[Operand]:
+    """A branch's results, which must be of the first one's structure, shapes and dtypes."""
+    if found.treedef != first.treedef:
+        raise ShapeError(
+            f"{name}: branches return the structures {first.treedef} and {found.treedef}; one is needed{at(user_line())}"
+        )
+    b, outputs = Derivation(trace), list[Operand]()
+    for wanted, leaf in zip(first.leaves, found.leaves, strict=True):
+        mine, other = leaf.operand.type, wanted.operand.type
+        same = len(mine.shape) == len(other.shape) and all(
+            trace.guard("==", a, n) for a, n in zip(mine.shape, other.shape, strict=True)
+        )
+        if not same or (mine.dtype != other.dtype and not leaf.weak):
+            raise ShapeError(
+                f"{name}: branches return {other} and {mine}{_where(leaf)}; one type is needed{at(user_line())}"
+            )
+        outputs.append(b.convert(leaf.operand, other.dtype))
+    return outputs
+
+
+def _carried(trace: Trace, initial: Opened, types: list[ArrayType], found: Opened, name: str) -> list[ArrayType]:
+    """The types that the carry must have: as it began, but for numbers that give way to what they become."""
+    if found.treedef != initial.treedef:
+        raise ShapeError(
+            f"{name}: the carry begins with the structure {initial.treedef} and becomes {found.treedef}; one structure "
+            f"is needed{at(user_line())}"
+        )
+    wanted = []
+    for old, leaf in zip(types, found.leaves, strict=True):
+        new = leaf.operand.type
+        same = len(new.shape) == len(old.shape) and all(
+            trace.guard("==", a, n) for a, n in zip(new.shape, old.shape, strict=True)
+        )
+        if same and new.dtype == old.dtype:
+            wanted.append(old)
+        elif same and leaf.weak and np.can_cast(new.dtype, old.dtype, "same_kind"):
+            wanted.append(old)
+        elif same and old.weak:
+            wanted.append(ArrayType(new.dtype, old.shape, leaf.weak))
+        else:
+            raise ShapeError(
+                f"{name}: the carry{_where(leaf)} begins as {old} and becomes {new}; one type is needed, begin with "
+                f"that or convert{at(user_line())}"
+            )
+    return wanted
+
+
+def _where(leaf: Leaf) -> str:
+    return f" at {leaf.path}" if leaf.path else ""
+
+
+def _plain(t: ArrayType) -> ArrayType:
+    return ArrayType(t.dtype, t.shape)
+
+
+def _variable(trace: Trace, value: Value, type_: ArrayType, name: str) -> TracedArray:
+    """What the body sees of a value: arrays, and numbers where the carry is one."""
+    made = fresh(trace, value, scalar=not value.type.shape)
+    made.type = ArrayType(type_.dtype, value.type.shape, type_.weak)
+    made._cell.origin = f"a value of {name}"
+    return made
+
+
+def _result(trace: Trace, value: Value, type_: ArrayType) -> TracedArray:
+    return fresh(trace, value)
+
+
+def _pair(result: Any, name: str) -> tuple[Any, Any]:
+    if not isinstance(result, tuple) or len(result) != 2:
+        raise TraceError(
+            f"{name}: the function returned a {type(result).__name__}; a pair of the next carry and of what is stacked "
+            f"(or None) is needed{at(user_line())}"
+        )
+    return result
+
+
+def _truth(trace: Trace, x: Any, what: str) -> Operand:
+    found = results_of(trace, x, what)
+    if len(found.leaves) != 1 or found.leaves[0].operand.type.shape:
+        raise ShapeError(
+            f"{what}: {[str(leaf.operand.type) for leaf in found.leaves]}; one bool is needed{at(user_line())}"
+        )
+    value = found.leaves[0].operand
+    return (
+        value if value.type.dtype == np.bool_ else Derivation(trace).not_equal(value, Derivation(trace).like(0, value))
+    )
+
+
+def _length(trace: Trace, walked: Opened, length: Extent | None, name: str) -> Extent:
+    for leaf in walked.leaves:
+        shape = leaf.operand.type.shape
+        if not shape:
+            raise ShapeError(
+                f"{name}: xs{_where(leaf)} has rank 0; a leading axis to walk along is needed{at(user_line())}"
+            )
+        if length is None:
+            length = shape[0]
+        elif not trace.guard("==", length, shape[0]):
+            raise ShapeError(
+                f"{name}: xs{_where(leaf)} has {trace.describe(shape[0])} entries, {trace.describe(length)} are taken; "
+                f"one number of turns is needed{at(user_line())}"
+            )
+    if length is None:
+        raise ShapeError(
+            f"{name}: neither xs nor length tells the number of turns; one of them is needed{at(user_line())}"
+        )
+    return length

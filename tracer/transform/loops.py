@@ -1,0 +1,340 @@
+"""Derivatives and batches of ``scan``: a scan in, scans with other bodies out.
+
+Forward, the tangents are carried beside the values. On a tape the scan itself stacks what the derivative needs of each
+turn (its *residuals*), and the tape gets a scan that is linear: tangents through the same turns. Its transpose walks the
+turns backwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tenferro.tracer.bodies import Body, Closing, inline
+from tenferro.tracer.derivation import Derivation
+from tenferro.tracer.dims import Extent
+from tenferro.tracer.op import Tangents
+from tenferro.tracer.ops import control
+from tenferro.tracer.program import ArrayType, Operand, Operation, Value
+from tenferro.tracer.tape import Tangent, Tape
+from tenferro.tracer.trace import Trace
+from tenferro.tracer.transform.batch import Lanes
+from tenferro.tracer.transform.linear import has_tangent, on_tape, pull, push, replay
+from tenferro.tracer.transform.recording import Recording, taken_out
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """The parts of a scan's operands."""
+
+    body: Body
+    initial: tuple[Operand, ...]
+    walked: tuple[Operand, ...]
+    rest: tuple[Operand, ...]
+    length: Extent
+    reverse: bool
+
+    @classmethod
+    def of(cls, operation: Operation) -> Scan:
+        """The parts of an operation."""
+        p, inputs = operation.params, operation.inputs
+        n, w = p["carry"], p["carry"] + p["walked"]
+        return cls(p["body"], inputs[:n], inputs[n:w], inputs[w:], p["length"], p["reverse"])
+
+    def cut(self, xs: Sequence[Operand | None] | Sequence[bool]) -> tuple[list, list, list]:  # type: ignore[type-arg]
+        """A sequence with an entry for each operand, in the same three parts."""
+        n, w = len(self.initial), len(self.initial) + len(self.walked)
+        return list(xs[:n]), list(xs[n:w]), list(xs[w:])
+
+    def placeholders(self, trace: Trace) -> tuple[list[Value], list[Value]]:
+        """Values for the carry and the slices of one turn."""
+        carry = [trace.placeholder(plain(x.type)) for x in self.initial]
+        slices = [trace.placeholder(ArrayType(x.type.dtype, x.type.shape[1:])) for x in self.walked]
+        return carry, slices
+
+
+def plain(type_: ArrayType) -> ArrayType:
+    """The type of an array, which gives way to nobody."""
+    return ArrayType(type_.dtype, type_.shape)
+
+
+def emit_scan(
+    trace: Trace, name: str, recording: Recording, parameters: Sequence[Value], outputs: Sequence[Operand],
+    initial: Sequence[Operand], walked: Sequence[Operand], others: Sequence[Operand], length: Extent, reverse: bool,
+) -> tuple[Value, ...]:  # fmt: skip
+    """A scan whose body was recorded. ``parameters``: of the carry, the slices and ``others``, which stay the same."""
+    closing = Closing(trace)
+    closing.add(name, parameters, recording, outputs)
+    (body,) = closing.bodies()
+    shapes = tuple((length, *y.type.shape) for y in outputs[len(initial) :])
+    return trace.emit(
+        control.scan, [*initial, *walked, *others, *closing.operands()], body=body, carry=len(initial),
+        walked=len(walked), length=length, reverse=reverse, shapes=shapes,
+    )  # fmt: skip
+
+
+def value_tangents(values: Sequence[Operand], tangents: Sequence[Operand | None]) -> dict[int, Operand]:
+    """By the values' ids."""
+    return {x.id: t for x, t in zip(values, tangents, strict=True) if isinstance(x, Value) and t is not None}
+
+
+def tangent_of(x: Operand, tangents: dict[int, Operand]) -> Operand | None:
+    """The tangent of an operand, None for 0."""
+    return tangents.get(x.id) if isinstance(x, Value) and has_tangent(x.type.dtype) else None
+
+
+def jvp_scan(b: Derivation, operation: Operation, tangents: Tangents) -> Tangents:
+    """Tangents beside values; on a tape, a linear scan of what the scan itself stacks."""
+    if any(type(t) is Tangent for t in tangents):
+        return _linearized(b, operation, tangents)
+    trace, scan = b.trace, Scan.of(operation)
+    initial, walked, rest = scan.cut(tangents)
+    active = [t is not None for t in initial]
+    while True:
+        with taken_out(trace, "scan") as recording:
+            carry, slices = scan.placeholders(trace)
+            moving = [trace.placeholder(c.type) if mine else None for c, mine in zip(carry, active, strict=True)]
+            passing = [None if t is None else trace.placeholder(x.type) for x, t in zip(slices, walked, strict=True)]
+            found = value_tangents([*carry, *slices, *scan.rest], [*moving, *passing, *rest])
+            start = len(trace.operations)
+            results = inline(trace, scan.body, [*carry, *slices, *scan.rest])
+            push(trace, trace.operations[start:], found)
+            slopes = [tangent_of(y, found) for y in results]
+            grown = [mine or t is not None for mine, t in zip(active, slopes, strict=False)]
+            stacked = [k for k in range(len(carry), len(results)) if slopes[k] is not None]
+            outputs = [
+                *results[: len(carry)], *(_or_zeros(b, slopes[k], carry[k].type) for k, on in enumerate(active) if on),
+                *results[len(carry) :], *(slopes[k] for k in stacked),
+            ]  # fmt: skip
+        if grown == active:
+            break
+        active = grown
+    kept = [k for k, on in enumerate(active) if on]
+    made = emit_scan(
+        trace, scan.body.program.name, recording,
+        [*carry, *(m for m in moving if m is not None), *slices, *(m for m in passing if m is not None)],
+        outputs,  # type: ignore[arg-type]
+        [*scan.initial, *(_or_zeros(b, initial[k], scan.initial[k].type) for k in kept)],
+        [*scan.walked, *(t for t in walked if t is not None)], [], scan.length, scan.reverse,
+    )  # fmt: skip
+    count, total = len(carry), len(results)
+    answer: list[Operand | None] = [None] * total
+    for place, k in enumerate(kept):
+        answer[k] = made[count + place]
+    for place, k in enumerate(stacked):
+        answer[k] = made[len(kept) + total + place]
+    return answer
+
+
+def _or_zeros(b: Derivation, x: Operand | None, type_: ArrayType) -> Operand:
+    return b.zeros(plain(type_)) if x is None else x
+
+
+@dataclass(frozen=True, slots=True)
+class Slopes:
+    """A body differentiated at a turn: its tape, with the tape's inputs, and the tangents of its results."""
+
+    recording: Recording
+    carry: tuple[Value, ...]
+    slices: tuple[Value, ...]
+    results: tuple[Operand, ...]
+    tape: Tape
+    inputs: tuple[Tangent | None, ...]
+    outputs: tuple[Operand | None, ...]
+
+    @property
+    def residuals(self) -> list[Value]:
+        """What the tape reads of the turn, each once: values that it was given or made."""
+        own = {v.id for v in (*self.carry, *self.slices)}
+        own |= {v.id for o in self.recording.operations for v in o.outputs}
+        read = [x for o in self.tape.operations for x in o.inputs]
+        return list({x.id: x for x in read if type(x) is Value and x.id in own}.values())
+
+
+def slopes_of(trace: Trace, scan: Scan, active: Sequence[bool], walked: Sequence[bool], rest: Sequence[bool]) -> Slopes:
+    """Differentiate the body with respect to some of its inputs."""
+    with taken_out(trace, "scan") as recording, on_tape(trace) as tape:
+        carry, slices = scan.placeholders(trace)
+        given = [*carry, *slices, *scan.rest]
+        inputs = [
+            tape.input(plain(x.type)) if mine else None
+            for x, mine in zip(given, [*active, *walked, *rest], strict=True)
+        ]
+        found = value_tangents(given, inputs)
+        start = len(trace.operations)
+        results = inline(trace, scan.body, given)
+        push(trace, trace.operations[start:], found)
+        outputs = tuple(tangent_of(y, found) for y in results)
+    return Slopes(recording, tuple(carry), tuple(slices), tuple(results), tape, tuple(inputs), outputs)
+
+
+def stable_slopes(trace: Trace, scan: Scan, tangents: Sequence[Operand | None]) -> tuple[Slopes, list[bool]]:
+    """The same with respect to all that varies once some inputs do, and which of the carry that is."""
+    initial, walked, rest = (list(t is not None for t in part) for part in scan.cut(tangents))
+    active = initial
+    while True:
+        found = slopes_of(trace, scan, active, walked, rest)
+        grown = [mine or t is not None for mine, t in zip(active, found.outputs, strict=False)]
+        if grown == active:
+            return found, active
+        active = grown
+
+
+def _linearized(b: Derivation, operation: Operation, tangents: Tangents) -> Tangents:
+    trace, scan = b.trace, Scan.of(operation)
+    found, active = stable_slopes(trace, scan, tangents)
+    count = len(scan.initial)
+    walked = {v.id: x for v, x in zip(found.slices, scan.walked, strict=True)}
+    residuals = found.residuals
+    stacked = [r for r in residuals if r.id not in walked]
+    closing = Closing(trace)
+    closing.add(scan.body.program.name, [*found.carry, *found.slices], found.recording, [*found.results, *stacked])
+    (body,) = closing.bodies()
+    shapes = (*operation.params["shapes"], *((scan.length, *r.type.shape) for r in stacked))
+    params = {**operation.params, "body": body, "shapes": shapes}
+    inputs = [*scan.initial, *scan.walked, *closing.operands()]
+    stacks = dict(zip((r.id for r in stacked), trace.extend(operation, inputs, params), strict=True))
+    initial, passing, rest = scan.cut(tangents)
+    moving = [k for k, on in enumerate(active) if on]
+    outputs = [k for k in range(count, len(found.results)) if found.outputs[k] is not None]
+    recording, parameters, results = linear_body(b, found, residuals, moving, outputs)
+    made = emit_scan(
+        trace, f"tangents of {scan.body.program.name}", recording, parameters, results,
+        [_or_zeros(b, initial[k], scan.initial[k].type) for k in moving],
+        [*(t for t in passing if t is not None), *(walked.get(r.id) or stacks[r.id] for r in residuals)],
+        [t for t in rest if t is not None], scan.length, scan.reverse,
+    )  # fmt: skip
+    answer: list[Operand | None] = [None] * len(found.results)
+    for place, k in enumerate((*moving, *outputs)):
+        answer[k] = made[place]
+    return answer
+
+
+def linear_body(
+    b: Derivation, found: Slopes, residuals: Sequence[Value], moving: Sequence[int], outputs: Sequence[int],
+    around: Callable[[list[Operand], list[Value], list[Value]], list[Operand]] | None = None,
+) -> tuple[Recording, list[Value], list[Operand]]:  # fmt: skip
+    """The tape as a recording of its own. Its parameters: tangents of the carry, of the slices, residuals, and tangents
+    of what stays the same."""
+    trace = b.trace
+    with taken_out(trace, "scan") as recording:
+        inputs = [None if t is None else trace.placeholder(plain(t.type)) for t in found.inputs]
+        values = [trace.placeholder(plain(r.type)) for r in residuals]
+        tangents: dict[int, Operand] = {
+            t.id: x for t, x in zip(found.inputs, inputs, strict=True) if t is not None and x is not None
+        }
+        replay(trace, found.tape, tangents, dict(zip((r.id for r in residuals), values, strict=True)))
+        results = [
+            _or_zeros(b, _replayed(found.outputs[k], tangents), found.results[k].type) for k in (*moving, *outputs)
+        ]
+        n, w = len(found.carry), len(found.carry) + len(found.slices)
+        given = [x for x in inputs[:n] if x is not None]
+        if around is not None:
+            results = around(results, given, values)
+    passing, rest = (
+        [x for x in part if x is not None] for part in (inputs[n:w], inputs[w:])
+    )  # fmt: skip
+    return recording, [*given, *passing, *values, *rest], results
+
+
+def _replayed(x: Operand | None, tangents: dict[int, Operand]) -> Operand | None:
+    return tangents.get(x.id) if type(x) is Tangent else x
+
+
+def transpose_scan(b: Derivation, operation: Operation, cotangents: Tangents, is_linear: Sequence[bool]) -> Tangents:
+    """The turns backwards: cotangents of the carry go on, those of what stays the same are added up."""
+    trace, scan = b.trace, Scan.of(operation)
+    count = len(scan.initial)
+    _, moved, held = scan.cut(is_linear)
+    with taken_out(trace, "scan") as recording:
+        carried = [trace.placeholder(plain(x.type)) for x in scan.initial]
+        sums = [trace.placeholder(plain(x.type)) for x, mine in zip(scan.rest, held, strict=True) if mine]
+        _, slices = scan.placeholders(trace)
+        stacked = [
+            None if ct is None else trace.placeholder(ArrayType(ct.type.dtype, ct.type.shape[1:]))
+            for ct in cotangents[count:]
+        ]
+        with on_tape(trace) as tape:
+            tangents = [tape.input(plain(x.type)) for x in scan.initial]
+            passing = [tape.input(s.type) if mine else None for s, mine in zip(slices, moved, strict=True)]
+            rest = [tape.input(plain(x.type)) if mine else None for x, mine in zip(scan.rest, held, strict=True)]
+            given = [
+                *tangents, *(s if t is None else t for s, t in zip(slices, passing, strict=True)),
+                *(x if t is None else t for x, t in zip(scan.rest, rest, strict=True)),
+            ]  # fmt: skip
+            results = inline(trace, scan.body, given)
+        seeds: dict[int, Operand] = {}
+        for y, ct in zip(results, [*carried, *stacked], strict=True):
+            if type(y) is Tangent and ct is not None:
+                total = b.plus(seeds.get(y.id), ct)
+                assert total is not None
+                seeds[y.id] = total
+        found = pull(trace, tape, seeds)
+        outputs = [_or_zeros(b, found.get(t.id), t.type) for t in tangents]
+        kept = [t for t in rest if t is not None]
+        outputs += [b.plus(s, found.get(t.id)) or s for s, t in zip(sums, kept, strict=True)]
+        outputs += [_or_zeros(b, found.get(t.id), t.type) for t in passing if t is not None]
+    walked = [x for x, mine in zip(scan.walked, moved, strict=True) if not mine]
+    residuals = [s for s, mine in zip(slices, moved, strict=True) if not mine]
+    made = emit_scan(
+        trace, f"cotangents of {scan.body.program.name}", recording,
+        [*carried, *sums, *(s for s in stacked if s is not None), *residuals], outputs,
+        [*(_or_zeros(b, ct, x.type) for ct, x in zip(cotangents[:count], scan.initial, strict=True)),
+         *(b.zeros(plain(s.type)) for s in sums)],
+        [*(ct for ct in cotangents[count:] if ct is not None), *walked], [], scan.length, not scan.reverse,
+    )  # fmt: skip
+    answers = iter(made)
+    first = [next(answers) for _ in scan.initial]
+    last = [next(answers) if mine else None for mine in held]
+    middle = [next(answers) if mine else None for mine in moved]
+    return [*first, *middle, *last]
+
+
+def batch_scan(b: Derivation, operation: Operation, batched: Sequence[bool], size: Extent) -> Sequence[Operand]:
+    """All lanes take each turn together. What is walked along keeps the turns in front."""
+    trace, scan = b.trace, Scan.of(operation)
+    initial, walked, rest = scan.cut(batched)
+    turns = [turned(b, x) if mine else x for x, mine in zip(scan.walked, walked, strict=True)]
+    flags = initial
+    while True:
+        with taken_out(trace, "scan") as recording:
+            carry = [
+                trace.placeholder(_lane_type(x.type, was, on, size))
+                for x, was, on in zip(scan.initial, initial, flags, strict=True)
+            ]
+            slices = [trace.placeholder(ArrayType(x.type.dtype, x.type.shape[1:])) for x in turns]
+            lanes = Lanes(trace, size)
+            results = lanes.enter(scan.body, [*carry, *slices, *scan.rest], [*flags, *walked, *rest])
+            grown = [on or lanes.of(y)[1] for on, y in zip(flags, results, strict=False)]
+            outputs = [lanes.full(y) if k >= len(flags) or flags[k] else lanes.of(y)[0] for k, y in enumerate(results)]
+        if grown == flags:
+            break
+        flags = grown
+    begun = [
+        b.stretched(x, size) if on and not was else x for x, was, on in zip(scan.initial, initial, flags, strict=True)
+    ]
+    made = emit_scan(
+        trace,
+        scan.body.program.name,
+        recording,
+        [*carry, *slices],
+        outputs,
+        begun,
+        turns,
+        [],
+        scan.length,
+        scan.reverse,
+    )
+    last = [y if on else b.stretched(y, size) for y, on in zip(made, flags, strict=False)]
+    return [*last, *(turned(b, y) for y in made[len(flags) :])]
+
+
+def turned(b: Derivation, x: Operand) -> Operand:
+    """The first two axes exchanged: lanes of turns as turns of lanes."""
+    return b.permuted(x, [1, 0, *range(2, len(x.type.shape))])
+
+
+def _lane_type(type_: ArrayType, has_lanes: bool, wanted: bool, size: Extent) -> ArrayType:
+    if wanted and not has_lanes:
+        return ArrayType(type_.dtype, (size, *type_.shape))
+    return plain(type_)
