@@ -1,4 +1,4 @@
-"""The disk cache of machine code: a key in, an entry's bytes out, or None.
+"""The disk cache of machine code and traced programs: a key in, an entry's bytes out, or None.
 
 One file for each entry: magic, sha256 of key and payload, the payload. A file is written under a temporary name and
 renamed, so that a reader, or a second writer of the same key, never sees half of one. Anything that does not check is
@@ -35,7 +35,9 @@ OBJECTS = Kind(b"tenferro object 1\n", ".tfo")
 """Object files of the CPU engine."""
 CUDA_IMAGES = Kind(b"tenferro cuda 1\n", ".tfc")
 """Modules of the CUDA engine: cubin, or PTX."""
-EVICTED = (OBJECTS.suffix, CUDA_IMAGES.suffix, ".tmp")
+TRACES = Kind(b"tenferro trace 1\n", ".tft")
+"""Traced programs."""
+EVICTED = (OBJECTS.suffix, CUDA_IMAGES.suffix, TRACES.suffix, ".tmp")
 # Directory scans cost about 1 µs an entry; one scan for so many stores keeps the bound nearly exact and stores cheap.
 STORES_PER_SCAN = 64
 # An entry's age is kept to this precision: a stat is ten times cheaper than a write of the time.
@@ -158,7 +160,10 @@ def _digest(key: str, payload: bytes) -> bytes:
 
 def _read_entry(path: Path, key: str, magic: bytes) -> bytes | None:
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            if hasattr(os, "getuid") and os.fstat(file.fileno()).st_uid != os.getuid():
+                return None
+            data = file.read()
     except OSError:
         return None
     start = len(magic) + hashlib.sha256().digest_size

@@ -19,10 +19,10 @@ from tenferro.too_large import error_for
 from tenferro.tracer import tree
 from tenferro.tracer.capture_guards import Captures
 from tenferro.tracer.dims import evaluate
-from tenferro.tracer.entry import TraceResult
 from tenferro.tracer.errors import MutationError, TenferroError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.program import SemanticProgram, Value
+from tenferro.tracer.result import TraceResult
 from tenferro.tracer.signature import AnyArray, as_native
 from tenferro.tracer.trace import is_tenferro_array
 

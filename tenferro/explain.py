@@ -22,28 +22,33 @@ class TraceRecord:
     """One trace: what made it necessary, the line of the user's code that the reason stands at (None where it is the
     call itself), and what it cost in milliseconds.
 
-    ``trace_ms``: the function's Python code, run once on symbols. ``prepare_ms``: passes, fusion and the plan.
-    ``compile_ms``: LLVM, so far; kernels are compiled when they are first run, and again, better, when it pays.
-    ``guards``: what a call is checked for before the program serves it."""
+    ``trace_ms``: the function's Python code, run once on symbols, or the trace read from disk (``from_disk``).
+    ``prepare_ms``: passes, fusion and the plan. ``compile_ms``: LLVM, so far; kernels are compiled when they are first
+    run, and again, better, when it pays. ``guards``: what a call is checked for before the program serves it.
+    ``unkept``: why the trace is not kept on disk for other processes; empty where it is, or where the cache is off."""
 
     number: int
     reason: str
     line: SourceLine | None
-    trace_ms: float
-    prepare_ms: float
-    operations: int
-    guards: tuple[str, ...]
+    trace_ms: float = 0.0
+    prepare_ms: float = 0.0
+    operations: int = 0
+    guards: tuple[str, ...] = ()
     compile_ms: float = 0.0
     kernels: int = 0
+    from_disk: bool = False
+    unkept: str = ""
 
     def __str__(self) -> str:
         where = f" (at {self.line})" if self.line is not None else ""
+        first = "trace from disk" if self.from_disk else "trace"
         cost = (
-            f"trace {self.trace_ms:.1f} ms, prepare {self.prepare_ms:.1f} ms, compile {self.compile_ms:.1f} ms so far"
+            f"{first} {self.trace_ms:.1f} ms, prepare {self.prepare_ms:.1f} ms, compile {self.compile_ms:.1f} ms so far"
         )
         made = f"{_counted(self.operations, 'operation')}, {_counted(self.kernels, 'kernel')}"
         lines = [f"{self.number}. {self.reason}{where}", f"   {cost}; {made}"]
         lines += [f"   holds while {g}" for g in self.guards]
+        lines += [f"   not kept on disk: {self.unkept}"] if self.unkept else []
         return "\n".join(lines)
 
 
@@ -66,7 +71,9 @@ class Explanation:
     hits: int
 
     def __str__(self) -> str:
-        head = f"{self.name}: traces {len(self.traces)}, programs kept {self.programs}, calls served {self.hits}"
+        loaded = sum(t.from_disk for t in self.traces)
+        made = f"traces {len(self.traces) - loaded}" + (f", from disk {loaded}" if loaded else "")
+        head = f"{self.name}: {made}, programs kept {self.programs}, calls served {self.hits}"
         return "\n".join([head, *map(str, self.traces), *([LEGEND] if self.traces else [])])
 
     __repr__ = __str__
@@ -77,13 +84,15 @@ class CacheInfo:
     """Counts of one jitted function.
 
     programs: kept now, at most 64. compiles: traces ever made. hits: calls, and looks inside, that needed no trace.
-    kernels, kernel_bytes: machine code of the kept programs, layout variants included."""
+    kernels, kernel_bytes: machine code of the kept programs, layout variants included. from_disk: programs that another
+    process had traced."""
 
     programs: int
     compiles: int
     hits: int
     kernels: int
     kernel_bytes: int
+    from_disk: int = 0
 
 
 def _leaf_text(leaf: ArgumentLeaf) -> str:

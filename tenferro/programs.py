@@ -16,6 +16,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from tenferro import trace_cache
 from tenferro.array import wrap
 from tenferro.compiled import Compiled, place_of
 from tenferro.engines import recording
@@ -24,18 +25,15 @@ from tenferro.explain import CacheInfo, Explanation, TraceRecord, describe, guar
 from tenferro.lowered import Lowered
 from tenferro.naming import not_on_one
 from tenferro.runtime import default_runtime
-from tenferro.tracer.capture_guards import NO_CAPTURES, Captures
+from tenferro.tracer.capture_guards import Captures
 from tenferro.tracer.config import SHOW_STAGES, config
-from tenferro.tracer.contents import evaluation
-from tenferro.tracer.entry import LeafSpec, TraceResult, trace_program
 from tenferro.tracer.errors import LoweringError, RecompileError, RecompileWarning
 from tenferro.tracer.lines import at, user_frame, user_line
 from tenferro.tracer.op import Collective
 from tenferro.tracer.program import SemanticProgram
-from tenferro.tracer.signature import ArgumentLeaf, BoundCall
-from tenferro.tracer.substitution import Substitution, substituted
-from tenferro.tracer.trace import Trace, is_tenferro_array, running_trace
-from tenferro.tracer.tree import TreeDef, opened
+from tenferro.tracer.result import TraceResult
+from tenferro.tracer.signature import BoundCall
+from tenferro.tracer.trace import is_tenferro_array
 
 if TYPE_CHECKING:
     from tenferro.shortcuts import Shortcuts
@@ -138,73 +136,69 @@ class Programs:
         return tuple(targets)
 
     def _trace(self, key: Hashable, call: BoundCall, engine: Engine) -> Found:
+        """A new program: the one that another process has kept on disk, else the function is traced."""
         reason, line = reason_for(call, self._kept.get(key, ()), self._described)
         if self._max_compiles is not None and len(self._traces) >= self._max_compiles:
             raise RecompileError(
                 f"{self._name}: {reason}{at(line)}; max_compiles={self._max_compiles} allows no further "
                 f"trace{at(user_line())}"
             )
+        record = TraceRecord(len(self._traces) + 1, reason, line)
+        made = None if self._eager else self._from_disk(call, engine, record)
+        found, record = made if made is not None else self._from_trace(call, engine, record)
+        self._keep(key, call, found.compiled, record)
+        if not self._eager:
+            self._tell(found, record)
+        return found
+
+    def _from_disk(self, call: BoundCall, engine: Engine, record: TraceRecord) -> tuple[Found, TraceRecord] | None:
+        started = time.perf_counter()
+        loaded = trace_cache.entry(self._function, self._around is not None, call, engine.id).load(call)
+        if loaded is None:
+            return None
+        record = replace(record, from_disk=True, trace_ms=(time.perf_counter() - started) * 1e3)
+        return self._prepared(call, engine, loaded.result, loaded.captures, record)
+
+    def _from_trace(self, call: BoundCall, engine: Engine, record: TraceRecord) -> tuple[Found, TraceRecord]:
+        from tenferro import tracing
+
         start, started = recording.now(), time.perf_counter()
-        result, reads = self._traced_alone(call) if self._eager else self._traced(call)
-        traced = time.perf_counter()
-        recording.traced(start, self._name, reason, line or recording.callers_line(), len(result.program.operations))
+        outside = None
+        if self._eager:
+            result, reads = tracing.traced_alone(self._function, self._name, call)
+        else:
+            result, reads, outside = tracing.traced(self._function, self._name, self._around, call)
+        record = replace(record, trace_ms=(time.perf_counter() - started) * 1e3)
+        line = record.line or recording.callers_line()
+        recording.traced(start, self._name, record.reason, line, len(result.program.operations))
+        made = self._prepared(call, engine, result, reads, record)
+        if made is None:
+            raise LoweringError(f"{self._name}: a captured array was replaced while the function was traced")
+        found, record = made
+        if outside is not None:
+            place = trace_cache.entry(self._function, self._around is not None, call, engine.id)
+            record = replace(record, unkept=place.store(call, result, reads, outside))
+        return found, record
+
+    def _prepared(
+        self, call: BoundCall, engine: Engine, result: TraceResult, reads: Captures, record: TraceRecord
+    ) -> tuple[Found, TraceRecord] | None:
+        """The program made ready, and the record of it; None where it doesn't fit the call."""
+        started = time.perf_counter()
         runtime = default_runtime()
         given = {**{k: leaf.value for k, leaf in enumerate(call.dynamic)}, **dict(result.captured)}
         places = tuple([place_of(given.get(k)) for k in range(len(result.program.inputs))])
         wrapped = call.wrapped or any(is_tenferro_array(array) for _, array in result.captured)
         targets = self._targets(engine, result.program)
         compiled = Compiled(result, reads, runtime, targets, wrap, not self._eager, places, wrapped)
-        prepared = time.perf_counter()
+        prepare_ms = (time.perf_counter() - started) * 1e3
         found = _fit(compiled, call)
         if found is None:
-            raise LoweringError(f"{self._name}: a captured array was replaced while the function was traced")
+            return None
         guards = [guard_text(g, compiled.program) for g in compiled.program.guards]
-        record = TraceRecord(
-            len(self._traces) + 1, reason, line, (traced - started) * 1e3, (prepared - traced) * 1e3,
-            len(compiled.program.operations), (*guards, *(g.text + at(g.line) for g in reads.guards if g.is_shown)),
-        )  # fmt: skip
-        self._keep(key, call, compiled, record)
-        if not self._eager:
-            self._tell(found, record)
-        return found
-
-    def _traced_alone(self, call: BoundCall) -> tuple[TraceResult, Captures]:
-        """The trace of a function that reads nothing from outside."""
-
-        def run(values: list[Any]) -> Any:
-            args, kwargs = call.rebuild(values)
-            return self._function(*args, **kwargs)
-
-        return self._trace_program(call, run, self._opened), NO_CAPTURES
-
-    def _traced(self, call: BoundCall) -> tuple[TraceResult, Captures]:
-        """The trace, and what it reads from outside at each call."""
-        traced: list[tuple[Trace, Substitution]] = []
-
-        def run(values: list[Any]) -> Any:
-            args, kwargs = call.rebuild(values)
-            trace = running_trace(self._name)
-            with substituted(trace, self._function, call.receiver) as (function, substitution):
-                traced.append((trace, substitution))
-                substitution.effects.arguments(self._function, args, kwargs)
-                called = function if self._around is None else self._around(function)
-                # An outside object among the results is read as one: where it stands.
-                return self._opened(called(*args, **kwargs))
-
-        result = self._trace_program(call, run, lambda opened: opened)
-        trace, substitution = traced[0]
-        substitution.captured.check_generators()
-        arrays = [array for _, array in result.captured]
-        asked = tuple(evaluation(trace).asked.values())
-        return result, substitution.captured.captures(call.receiver, arrays, substitution.places, asked)
-
-    def _opened(self, result: Any) -> tuple[list[Any], TreeDef]:
-        return opened(result, f"{self._name}: the result")
-
-    def _trace_program(
-        self, call: BoundCall, run: Callable[[list[Any]], Any], flatten: Callable[[Any], tuple[list[Any], TreeDef]]
-    ) -> TraceResult:
-        return trace_program(self._function, [_spec(leaf) for leaf in call.dynamic], run, flatten, self._name)
+        guards += [g.text + at(g.line) for g in reads.guards if g.is_shown]
+        count = len(compiled.program.operations)
+        return found, replace(record, prepare_ms=prepare_ms, operations=count, guards=tuple(guards))
 
     def _keep(self, key: Hashable, call: BoundCall, compiled: Compiled, record: TraceRecord) -> None:
         self._evict()
@@ -218,8 +212,10 @@ class Programs:
         for stage in (s for s in SHOW_STAGES if s in config().show):
             print(f"-- {self._name}: {stage}", found.lowered().as_text(stage), sep="\n", file=sys.stderr)
         if record.number >= WARN_FROM:
+            loaded = sum(t.from_disk for t in self._traces)
+            times = f"traced {record.number - loaded} times" + (f", {loaded} programs from disk" if loaded else "")
             warnings.warn(
-                f"{self._name}: traced {record.number} times; this time because {record.reason}{at(record.line)}",
+                f"{self._name}: {times}; this time because {record.reason}{at(record.line)}",
                 RecompileWarning,
                 stacklevel=_user_depth(),
             )
@@ -258,7 +254,8 @@ class Programs:
             kept = [u for group in self._kept.values() for c in group for u in c.prepared.executables()]
             programs = sum(map(len, self._kept.values()))
             kernels, size = sum(e.kernels for e in kept), sum(e.kernel_bytes for e in kept)
-            return CacheInfo(programs, len(self._traces), self.hits, kernels, size)
+            loaded = sum(t.from_disk for t in self._traces)
+            return CacheInfo(programs, len(self._traces) - loaded, self.hits, kernels, size, loaded)
 
 
 def _fit(compiled: Compiled, call: BoundCall) -> Found | None:
@@ -279,15 +276,6 @@ def _engine_of(call: BoundCall, name: str, chosen: tuple[str, ...]) -> Engine:
     if len(engines) > 1:
         raise not_on_one(name, engines)
     return engines.pop() if engines else default_runtime().engines()[0]
-
-
-def _spec(leaf: ArgumentLeaf) -> LeafSpec:
-    if leaf.sort == "int":
-        return LeafSpec("int", leaf.name, hint=leaf.value)
-    return LeafSpec(
-        "scalar" if leaf.scalar else "array", leaf.name, leaf.value.dtype, leaf.value.shape,
-        weak=leaf.weak, donated=leaf.donated, tenferro=leaf.wrapped,
-    )  # fmt: skip
 
 
 def _user_depth() -> int:

@@ -13,6 +13,7 @@ import pytest
 _cache = tempfile.TemporaryDirectory(prefix="tenferro-tests-")
 os.environ.setdefault("TENFERRO_CHECK", "1")
 os.environ["TENFERRO_CACHE_DIR"] = _cache.name
+os.environ.setdefault("TENFERRO_CACHE_TRACES", "0")  # a test that counts traces must not find those of another
 os.environ.setdefault("MPLBACKEND", "Agg")
 
 ROOT = Path(__file__).resolve().parent.parent

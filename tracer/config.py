@@ -89,7 +89,8 @@ class Config:
 
     num_threads: size of the thread pool, None for what affinity and quota allow.
     show: stages that print what they made.
-    cache, cache_dir, cache_bytes: the disk cache of objects; on or off, where, at most how many bytes.
+    cache, cache_dir, cache_bytes: the disk cache of objects and traced programs; on or off, where, at most how many
+    bytes. cache_traces: whether it has traced programs.
     wrap_numpy: NumPy's creation functions are wrapped while a trace runs.
     check: the checker runs after every pass.
     engine: the default engine.
@@ -103,6 +104,7 @@ class Config:
     num_threads: int | None = _setting(None, "NUM_THREADS", _read_count)
     show: frozenset[str] = _setting(frozenset(), "SHOW", _read_stages)
     cache: bool = _setting(True, "CACHE", _read_bool)
+    cache_traces: bool = _setting(True, "CACHE_TRACES", _read_bool)
     cache_dir: str | None = _setting(None, "CACHE_DIR", _read_path)
     cache_bytes: int = _setting(256 << 20, "CACHE_BYTES", _read_bytes)
     wrap_numpy: bool = _setting(True, "WRAP_NUMPY", _read_bool)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal as OneOf, TypeAlias
+from typing import Any, Literal as OneOf
 
 import numpy as np
 
@@ -12,22 +12,19 @@ from tenferro.tracer import build, switches
 from tenferro.tracer.api import registry
 from tenferro.tracer.cells import Cell
 from tenferro.tracer.dim import Dim
-from tenferro.tracer.dims import DimExpr, Extent, is_runtime
+from tenferro.tracer.dims import DimExpr, is_runtime
 from tenferro.tracer.errors import REFUSALS, TenferroError, TraceError
 from tenferro.tracer.exact import told_apart
 from tenferro.tracer.finish import Renaming, finish, late_inputs
 from tenferro.tracer.lines import is_users
-from tenferro.tracer.program import DimScalar, Operand, SemanticProgram, Value
+from tenferro.tracer.program import DimScalar, Operand, Value
+from tenferro.tracer.result import OutLeaf, TraceResult
 from tenferro.tracer.trace import CURRENT, Trace, check_dtype, is_tenferro_array
 from tenferro.tracer.traced import TracedArray, captured
 from tenferro.tracer.tree import TreeDef
 from tenferro.tracer.wrap import wrapped
 
 API_FAMILIES = registry.FAMILIES  # importing it fills the dict in which traced values look their operators up
-
-OutLeaf: TypeAlias = (
-    tuple[OneOf["array", "scalar", "number"], int] | tuple[OneOf["size"], Extent] | tuple[OneOf["static"], Any]
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,25 +42,6 @@ class LeafSpec:
     weak: bool = False
     donated: bool = False
     tenferro: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class TraceResult:
-    """The program and what it takes to run it.
-
-    Program inputs are the leaves in order, then captured arrays and constants as they were met; ``captured`` and
-    ``constants`` pair their input indices with the arrays. ``out_leaves`` says for each leaf of the result where it
-    comes from: an output of the program, which NumPy would give as an array, a NumPy scalar or a Python number, a size,
-    or the Python object itself. ``writes`` pairs each donated input that the function wrote into with the output that
-    holds what it must hold afterwards; those outputs stand behind the result's own."""
-
-    program: SemanticProgram
-    captured: tuple[tuple[int, Any], ...]
-    constants: tuple[tuple[int, np.ndarray[Any, Any]], ...]
-    out_treedef: TreeDef
-    out_leaves: tuple[OutLeaf, ...]
-    writes: tuple[tuple[int, int], ...]
-    uses_tenferro_arrays: bool
 
 
 def _argument(trace: Trace, spec: LeafSpec) -> Any:

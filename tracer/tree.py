@@ -83,17 +83,17 @@ def _key_entry(metadata: Any, k: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Factory:
+class Factory:
     """A defaultdict's factory, by identity."""
 
     make: Callable[[], Any] | None
 
 
 def _flatten_defaultdict(tree: defaultdict[Any, Any]) -> tuple[Iterable[Any], Hashable]:
-    return tree.values(), (_Factory(tree.default_factory), tuple(tree))
+    return tree.values(), (Factory(tree.default_factory), tuple(tree))
 
 
-def _unflatten_defaultdict(metadata: tuple[_Factory, tuple[Any, ...]], children: Sequence[Any]) -> Any:
+def _unflatten_defaultdict(metadata: tuple[Factory, tuple[Any, ...]], children: Sequence[Any]) -> Any:
     return defaultdict(metadata[0].make, zip(metadata[1], children, strict=True))
 
 

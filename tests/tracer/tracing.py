@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from tenferro.tracer.dims import DimExpr, Leaf, evaluate
-from tenferro.tracer.entry import LeafSpec, TraceResult, trace_program
+from tenferro.tracer.entry import LeafSpec, trace_program
 from tenferro.tracer.op import Library
 from tenferro.tracer.program import DimScalar, Literal, Operand, ShapeGuard, Value
+from tenferro.tracer.result import TraceResult
 from tenferro.tracer.tree import flatten, unflatten
 
 
