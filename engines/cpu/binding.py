@@ -112,6 +112,7 @@ class BoundPlan:
     level: int = FAST
     seconds_left: float = 0.0  # of running until level 2 pays; 0 when there is nothing to wait for
     seconds: float = 0.0  # that the last run before then took
+    estimate: float = 0.0  # seconds of a run on one thread
     only: Enter | None = None  # the block of a plan that is nothing but it
     picks: tuple[int, ...] = ()  # which of that block's arrays are the outputs
 
@@ -208,7 +209,7 @@ class Binder:
         outputs: tuple[int | Source, ...] = ()
         if tail is None:
             outputs = tuple(self._output(o) for o in self.plan.program.outputs)
-        return BoundPlan(self.actions, self.positions, outputs, tail, self.level)
+        return BoundPlan(self.actions, self.positions, outputs, tail, self.level, estimate=self.seconds)
 
     def _shape_results(self) -> None:
         """An array that the last block makes takes the shape of the result that it is (a product with a vector is a

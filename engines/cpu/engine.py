@@ -14,7 +14,7 @@ from typing import Any, assert_never
 
 import numpy as np
 
-from tenferro.engines.cpu import binding, memory, native, products, select, threads
+from tenferro.engines.cpu import binding, loops, memory, native, products, select, threads
 from tenferro.engines.cpu.binding import Binder, BoundPlan, Call, Drop, Enter, Place, Tail, ViewOf
 from tenferro.engines.cpu.kernel import FAST, GOOD, KernelTable
 from tenferro.engines.cpu.layout import Strided
@@ -35,7 +35,7 @@ from tenferro.tracer.config import config
 from tenferro.tracer.dims import Environment, Leaf
 from tenferro.tracer.errors import LoweringError
 from tenferro.tracer.foreign import NUMPY_ERRORS, as_own
-from tenferro.tracer.op import Control
+from tenferro.tracer.op import Control, ControlKind
 from tenferro.tracer.ops import library
 from tenferro.tracer.ops.control import LOOPS
 from tenferro.tracer.program import DimScalar, Literal
@@ -257,7 +257,7 @@ class CpuExecutable(Executable):
         params = {k: evaluated(v, env) for k, v in instruction.params.items()}
         with np.errstate(all="ignore"):
             if isinstance(instruction.op.form, Control):
-                results = LOOPS[instruction.op.form.kind](self._run_body, operands, params)
+                results = self._controlled(instruction.op.form.kind, operands, params, arrays)
             else:
                 results = executed(instruction, operands, params, self.executors, env)
         if instruction.op.is_ordered:
@@ -265,12 +265,40 @@ class CpuExecutable(Executable):
         for position, one, kind in zip(action.outputs, results, instruction.types, strict=True):
             arrays[position] = np.require(np.asarray(one, kind.dtype), requirements=["C", "O", "W"])
 
-    def _run_body(self, body: Body, inputs: Sequence[Any]) -> list[Array]:
+    def _controlled(
+        self, kind: ControlKind, operands: Sequence[Any], params: Mapping[str, Any], arrays: Sequence[Any]
+    ) -> tuple[Any, ...]:
+        """A loop or a choice: native turns where its bodies allow them, else turn by turn."""
+        found: loops.Found | None = None
+        if not recorders:
+            if kind == "scan":
+                found = loops.scan(self._unit(params["body"]), operands, params, self._share)
+            elif kind == "while":
+                units = self._unit(params["body"]), self._unit(params["condition"])
+                found = loops.while_loop(*units, operands, params, self._share)
+        if found is None:
+            return LOOPS[kind](self._run_body, operands, params)
+        if found.latch != native.CLEAN:
+            self._report(found.latch, arrays[: len(self.plan.program.inputs)])
+        return found.results
+
+    def _unit(self, body: Body) -> CpuExecutable:
+        """A body made executable. What is run many times is compiled for speed at once."""
         unit = self._bodies.get(body)
         if unit is None:
             plan = lower(body.program, config())
-            made = CpuExecutable(plan, self.table.given_target, self._tier, self._share, self.executors, self._engine_id)
+            tier = "2" if self._tier == "auto" else self._tier
+            made = CpuExecutable(plan, self.table.given_target, tier, self._share, self.executors, self._engine_id)
             unit = self._bodies.setdefault(body, made)
+        return unit
+
+    def bound(self, inputs: Sequence[Array | int]) -> BoundPlan:
+        """The plan bound to these inputs' layouts."""
+        key = _layout_key(inputs)
+        return self._bound.get(key) or self._bind(key, inputs)
+
+    def _run_body(self, body: Body, inputs: Sequence[Any]) -> list[Array]:
+        unit = self._unit(body)
         ints = [i.kind == "int" for i in unit.plan.program.inputs]
         return unit.run([int(x) if is_int else np.asarray(x) for x, is_int in zip(inputs, ints, strict=True)]).outputs
 

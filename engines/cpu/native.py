@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenferro.engines import recording
-from tenferro.engines.cpu import native_call, native_entry, native_memory, native_pool, native_steering
+from tenferro.engines.cpu import native_call, native_entry, native_loop, native_memory, native_pool, native_steering
 from tenferro.engines.cpu.machine import memory_bytes
 from tenferro.engines.cpu.native_language import native_names, translate
 from tenferro.engines.cpu.native_prelude import PRELUDE_SYMBOLS, prelude
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 CLEAN = 2**63 - 1
 """The latch of a run in which no kernel found anything."""
 
-_MODULES = (native_steering, native_pool, native_memory, native_entry, native_call)
+_MODULES = (native_steering, native_pool, native_memory, native_entry, native_call, native_loop)
 _METH_FASTCALL = 0x80
 _lock = threading.RLock()
 if hasattr(os, "register_at_fork"):

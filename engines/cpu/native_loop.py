@@ -1,0 +1,104 @@
+"""Loops of blocks: a body's block, entered once a turn without Python, and a condition's block before it.
+
+In: the address of a loop's words and how to poll. The arrays of a block differ from turn to turn: each has an *entry* in
+the block's table, from which its address at a turn follows. ``tenferro.engines.cpu.loops`` fills both.
+"""
+
+from __future__ import annotations
+
+from tenferro.engines.cpu.native_entry import (
+    FIXED_WORDS,
+    LATCH,
+    LAUNCH_WORDS,
+    LAUNCHES,
+    PATCH_WORDS,
+    PATCHES,
+    run_launches,
+)
+from tenferro.engines.cpu.native_language import inlined, native
+from tenferro.engines.cpu.native_pool import (
+    GIL_HELD,
+    POLL_NS,
+    PyEval_RestoreThread,
+    PyEval_SaveThread,
+    interrupted,
+)
+from tenferro.engines.cpu.native_prelude import atomic_load, load, load32, monotonic_ns, store
+
+# Words of a loop: the body's block and the address of its table's entry 0, the condition's block (0: none) and table and
+# where its answer lies, threads, the turn to begin with and the one to end before, whether the GIL is released; then
+# what is told: the turn that was come to, whether the condition ended it.
+BODY, BODY_TABLE, CONDITION, CONDITION_TABLE, ANSWER, THREADS, TURN, TURNS, IS_LONG, ENDED, LOOP_WORDS = range(11)
+# Words of an entry: the address at the first turn, at even and at odd ones, and what is added for each turn.
+FIRST, EVEN, ODD, STEP, ENTRY_WORDS = 0, 8, 16, 24, 4
+NOTHING_FOUND = (1 << 63) - 1
+TURNS_BETWEEN_POLLS = 64
+
+
+@inlined
+def patch_turn(block: int, table: int, turn: int) -> int:
+    """Write the addresses of a turn into a block."""
+    patch = block + 8 * (FIXED_WORDS + LAUNCH_WORDS * load(block + 8 * LAUNCHES))
+    end = patch + 8 * PATCH_WORDS * load(block + 8 * PATCHES)
+    which: int = EVEN
+    if turn & 1:
+        which = ODD
+    if turn == 0:
+        which = FIRST
+    while patch < end:
+        entry = table + 8 * ENTRY_WORDS * load(patch)
+        data = load(entry + which) + turn * load(entry + STEP)
+        store(block + 8 * load(patch + 8), data + load(patch + 16))
+        patch += 8 * PATCH_WORDS
+    return 0
+
+
+@native
+def run_turns(loop: int, thread_state: int) -> int:
+    """The turns, one after the other, until the last one, the condition's no, or a find of a check; as ``region``
+    returns."""
+    body = load(loop + 8 * BODY)
+    table = load(loop + 8 * BODY_TABLE)
+    condition = load(loop + 8 * CONDITION)
+    asked = load(loop + 8 * CONDITION_TABLE)
+    answer = load(loop + 8 * ANSWER)
+    threads = load(loop + 8 * THREADS)
+    turn = load(loop + 8 * TURN)
+    turns = load(loop + 8 * TURNS)
+    polled = monotonic_ns()
+    result = 0
+    while result == 0:
+        if condition:
+            patch_turn(condition, asked, turn)
+            result = run_launches(condition, threads, thread_state)
+            if result:
+                break
+            if load32(answer) & 0xFF == 0:
+                store(loop + 8 * ENDED, 1)
+                break
+        if turn >= turns:
+            break
+        patch_turn(body, table, turn)
+        result = run_launches(body, threads, thread_state)
+        turn += 1
+        if atomic_load(body + 8 * LATCH) != NOTHING_FOUND:
+            break
+        if turn % TURNS_BETWEEN_POLLS == 0:
+            now = monotonic_ns()
+            if now - polled > POLL_NS:
+                polled = now
+                result = interrupted(thread_state)
+    store(loop + 8 * TURN, turn)
+    return result
+
+
+@native
+def run_loop(loop: int) -> int:
+    """``run_turns``, without the GIL where the loop is long. 1 where a signal handler raised, with the exception set."""
+    thread_state: int = GIL_HELD
+    if load(loop + 8 * IS_LONG):
+        thread_state = PyEval_SaveThread()
+    result = run_turns(loop, thread_state)
+    if load(loop + 8 * IS_LONG):
+        PyEval_RestoreThread(thread_state)
+    return result
