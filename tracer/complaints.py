@@ -9,14 +9,14 @@ from __future__ import annotations
 import dis
 import functools
 import gc
-import linecache
-import re
 import sys
 from types import FrameType
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tenferro.tracer import cures
+from tenferro.tracer.asking import instruction, question
 from tenferro.tracer.errors import CheckError, DtypeError, LeakError, MutationError, TraceError, noted
 from tenferro.tracer.lines import at, is_users, user_frame, user_line
 
@@ -36,38 +36,39 @@ _CURES = {
     "tolist": "return the array and convert outside",
     "tobytes": "return the array and convert outside",
     "in": "numpy.any(x == value) asks the same of a traced array",
+    "index": "tenferro.numpy.asarray(a)[i] indexes by a traced value, sizes come from x.shape or int arguments",
 }
 
 
 _REMEMBERING = type(functools.lru_cache(lambda: None))
-_LOOP_CURE = "keep the while loop outside and jit its body, or run a fixed number of steps with numpy.where"
 
 
 def concrete(asked: str) -> TraceError | MutationError:
     """Python asked for a number of a traced value; NumPy does so too when it stores one element."""
     if _user_instruction() == "store":
         return untraced_use()
-    cure = _LOOP_CURE if asked == "bool" and _is_while() else _CURES[asked]
-    return TraceError(f"{asked}: of a traced value, which has no elements yet; {cure}{at(user_line())}")
+    q = question()
+    cure = None
+    if q is not None and asked == "bool":
+        cure = cures.truth(q)
+    elif q is not None and asked in ("int", "float", "complex", "hash"):
+        cure = cures.number(q, asked)
+    elif q is not None and asked == "in" and q.kind == "in":
+        cure = cures.truth(q)
+    return _answered(cure or cures.Cure(asked, _CURES[asked]))
 
 
-def _is_while() -> bool:
-    """Whether the user's line is the head of a while loop."""
-    frame = user_frame()
-    if frame is None:
-        return False
-    line = linecache.getline(frame.f_code.co_filename, frame.f_lineno, frame.f_globals)
-    return re.match(r"\s*while\b", line) is not None
+def _answered(cure: cures.Cure) -> TraceError:
+    return TraceError(f"{cure.head}: {cure.found}; {cure.needed}{at(user_line())}")
 
 
 def index() -> TraceError | MutationError:
     """Python or NumPy asked for an index."""
     if _user_instruction() == "subscript":
         return untraced_use()
-    return TraceError(
-        "index: of a traced value, which has no elements yet; tenferro.numpy.asarray(a)[i] indexes by a traced value, "
-        f"sizes come from x.shape or int arguments{at(user_line())}"
-    )
+    q = question()
+    cure = cures.number(q, "index") if q is not None else None
+    return _answered(cure or cures.Cure("index", _CURES["index"]))
 
 
 def untraced_use() -> TraceError | MutationError:
@@ -91,6 +92,10 @@ def untraced_use() -> TraceError | MutationError:
                 )
             )
         case _:
+            q = question()
+            cure = cures.elements(q) if q is not None else None
+            if cure is not None:
+                return _answered(cure)
             return TraceError(
                 "numpy.asarray: of a traced value, which has no elements yet; numpy.stack([a, b]) joins traced values, "
                 "x.astype(dtype) converts one, tenferro.numpy has functions that take lists and captured "
@@ -128,15 +133,13 @@ def _user_instruction() -> str:
     frame = user_frame()
     if frame is None:
         return "call"
-    code = frame.f_code.co_code
-    opcode = code[frame.f_lasti]
-    name = dis.opname[opcode]
+    name, argument = instruction(frame)
     if name.startswith("STORE_SUBSCR") or name.startswith("STORE_SLICE"):
         return "store"
     if name.startswith(("BINARY_SUBSCR", "BINARY_SLICE")):
         return "subscript"
     # From Python 3.14 on a subscript is a BINARY_OP whose argument names it.
-    if name.startswith("BINARY_OP") and "[]" in _binary_operator(code[frame.f_lasti + 1]):
+    if name.startswith("BINARY_OP") and "[]" in _binary_operator(argument):
         return "subscript"
     return "call"
 
@@ -144,6 +147,22 @@ def _user_instruction() -> str:
 def _binary_operator(argument: int) -> str:
     operators = getattr(dis, "_nb_ops", ())
     return str(operators[argument]) if argument < len(operators) else ""
+
+
+def no_integer(x: object, needed: str = "an integer is needed", of_sizes: bool = False) -> str:
+    """What was found where an integer must stand, and the way to one. ``of_sizes``: the integer is made of sizes."""
+    dtype = getattr(x, "dtype", None)
+    if type(x).__name__ == "TracedArray" and not getattr(x, "ndim", 0):
+        if dtype is not None and dtype.kind in "iu":
+            cure = "sizes come from x.shape or int arguments"
+            return f"of a traced {dtype.name}, which is known only when the program runs; {needed}, {cure}"
+        return f"of a traced {dtype}; {needed}{', a // b divides sizes' if of_sizes else ''}"
+    if isinstance(dtype, np.dtype) and not isinstance(x, np.generic):
+        found = f"of an array of {dtype}"
+    else:
+        found = f"{x!r} of class {type(x).__name__}"
+    cure = "" if not isinstance(x, float) else ", a // b divides sizes" if of_sizes else ", int(x) rounds a number"
+    return f"{found}; {needed}{cure}"
 
 
 def scalar_write(name: str) -> DtypeError:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tenferro.tracer.complaints import no_integer
 from tenferro.tracer.dims import Extent, add, floordiv, maximum, minimum, mod, mul, sub
 from tenferro.tracer.errors import DtypeError, LeakError
 from tenferro.tracer.lines import SourceLine, at, user_line
@@ -298,7 +299,7 @@ def as_extent(x: object) -> Extent | None:
 def integer(x: Any, name: str, what: str) -> int:
     """An argument that must be a number while tracing: a Dim is pinned; a DtypeError for what is no integer."""
     if not hasattr(type(x), "__index__") or getattr(x, "ndim", False):
-        raise DtypeError(f"{name}: {what} {x!r}; an integer is needed{at(user_line())}")
+        raise DtypeError(f"{name}: {what} {no_integer(x)}{at(user_line())}")
     return int(x.__index__())
 
 

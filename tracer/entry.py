@@ -16,7 +16,7 @@ from tenferro.tracer.dims import DimExpr, is_runtime
 from tenferro.tracer.errors import REFUSALS, TenferroError, TraceError
 from tenferro.tracer.exact import told_apart
 from tenferro.tracer.finish import Renaming, finish, late_inputs
-from tenferro.tracer.lines import is_users
+from tenferro.tracer.lines import SourceLine, at, is_users
 from tenferro.tracer.program import DimScalar, Operand, Value
 from tenferro.tracer.result import OutLeaf, TraceResult
 from tenferro.tracer.trace import CURRENT, Trace, check_dtype, is_tenferro_array
@@ -76,7 +76,7 @@ def trace_program(
     noting = REFUSALS.set(refusals)
     try:
         with switches.paused(), wrapped():
-            result = _called(rebuild, arguments)
+            result = _called(rebuild, arguments, refusals)
         _check_caught(refusals)
         found, treedef = flatten(result)
         return _Outputs(trace, arguments, leaves).collect(found, treedef)
@@ -88,14 +88,29 @@ def trace_program(
             around += refusals
 
 
-def _called(rebuild: Callable[[list[Any]], Any], arguments: list[Any]) -> Any:
-    """The function's result. NumPy hides errors that an element raises while it is stored behind one of its own."""
+def _called(rebuild: Callable[[list[Any]], Any], arguments: list[Any], refusals: Sequence[TenferroError]) -> Any:
+    """The function's result. NumPy hides errors that an element raises while it is stored behind one of its own, and
+    Python a refusal behind a TypeError that knows neither cure nor line (``"%d" % x``)."""
     try:
         return rebuild(arguments)
     except ValueError as error:
         if isinstance(error.__cause__, TenferroError):
             raise error.__cause__ from None
         raise
+    except TypeError as error:
+        if type(error) is TypeError and refusals and str(refusals[-1]).endswith(at(_raised_at(error))):
+            raise refusals[-1] from error
+        raise
+
+
+def _raised_at(error: Exception) -> SourceLine | None:
+    """The last line of the user's that the error passed."""
+    found, step = None, error.__traceback__
+    while step is not None:
+        if is_users(step.tb_frame):
+            found = SourceLine(step.tb_frame.f_code.co_filename, step.tb_lineno)
+        step = step.tb_next
+    return found
 
 
 def _check_caught(refusals: Sequence[TenferroError]) -> None:

@@ -82,8 +82,8 @@ def _item(trace: Trace, item: Any, name: str) -> Any:
         return int(item.__index__())
     else:
         raise BoundsError(
-            f"{name}: index of class {kind.__name__}; integers, slices, Ellipsis, None, and arrays of integers or "
-            f"bools are needed{at(user_line())}"
+            f"{name}: index {item!r} of class {kind.__name__}; integers, slices, Ellipsis, None, and arrays of "
+            f"integers or bools are needed{', int(i) rounds a number' if kind is float else ''}{at(user_line())}"
         )
     _check_dtype(array.dtype, name)
     if array.ndim or array.dtype.kind != "b":
@@ -94,7 +94,8 @@ def _item(trace: Trace, item: Any, name: str) -> Any:
 
 def _check_dtype(dtype: np.dtype[Any], name: str) -> None:
     if dtype.kind not in "iub":
-        raise BoundsError(f"{name}: index of dtype {dtype}; integers or bools are needed{at(user_line())}")
+        cure = ", i.astype(int) rounds numbers" if dtype.kind == "f" else ""
+        raise BoundsError(f"{name}: index of dtype {dtype}; integers or bools are needed{cure}{at(user_line())}")
 
 
 def _listed(trace: Trace, item: Sequence[Any], name: str) -> TracedArray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from bisect import bisect_right
@@ -25,14 +26,17 @@ class SourceLine:
 
 
 _INTERNAL: dict[str, bool] = {}
+_STANDARD = os.path.dirname(os.__file__) + os.sep
 _LINES: dict[tuple[int, int], tuple[CodeType, SourceLine]] = {}
 _TABLES: dict[int, tuple[CodeType, list[int], list[int]]] = {}
 _KEPT = 100_000
 _LONG_TABLE = 2000  # bytes of line table; f_lineno scans it from the start at each call
 
 
-def _is_internal(name: str) -> bool:
+def _is_internal(name: str, file: str) -> bool:
     internal = name in ("tenferro", "contextlib") or name.startswith(("tenferro.", "numpy."))
+    if name.partition(".")[0] in sys.stdlib_module_names:  # which calls back, and knows nothing of the user's arrays
+        internal = internal or file.startswith((_STANDARD, "<frozen "))
     _INTERNAL[name] = internal
     return internal
 
@@ -51,15 +55,15 @@ def _line_number(frame: FrameType) -> int:
 
 
 def is_users(frame: FrameType) -> bool:
-    """Whether the frame's module is neither tenferro nor NumPy, nor what enters our ``with`` blocks."""
+    """Whether the frame's module is neither tenferro nor NumPy, nor of the standard library."""
     name = frame.f_globals.get("__name__") or ""
     internal = _INTERNAL.get(name)
-    return not (_is_internal(name) if internal is None else internal)
+    return not (_is_internal(name, frame.f_code.co_filename) if internal is None else internal)
 
 
 def user_frame() -> FrameType | None:
     """The first frame whose module is neither tenferro nor NumPy (names hold in every install mode, paths do not), nor
-    what enters our ``with`` blocks."""
+    of the standard library."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if is_users(frame):

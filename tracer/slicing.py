@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tenferro.tracer.complaints import no_integer
 from tenferro.tracer.dim import as_extent
 from tenferro.tracer.dims import DimExpr, Extent, add, floordiv, maximum, sub
 from tenferro.tracer.errors import BoundsError, DtypeError, ShapeError, TraceError
@@ -127,7 +128,8 @@ def _bound(item: Any, name: str) -> Extent:
             ) from None
         except TypeError:
             pass
-    raise DtypeError(f"{name}: slice bound {item!r}; an integer or None is needed{at(user_line())}")
+    found = no_integer(item, "an integer or None is needed", of_sizes=True)
+    raise DtypeError(f"{name}: slice bound {found}{at(user_line())}")
 
 
 def _fixed(trace: Trace, item: Any, name: str) -> int:

@@ -282,6 +282,8 @@ class TracedArray(ArrayMethods):
         known = self._known_number("index")
         if known is None:
             raise complaints.index()
+        if known.dtype.kind not in "iub":
+            raise DtypeError(f"index: {complaints.no_integer(self, of_sizes=True)}{at(user_line())}")
         return int(known.__index__())
 
     def item(self, *args: Any) -> Any:

@@ -86,7 +86,7 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         r"inside another shard_map",
     ),
     "a place inside": (lambda: shards(_placed, P("i"), P("i"), X), TypeError, r"^on: inside shard_map"),
-    "a branch on an index": (lambda: shards(_branch, P("i"), P("i"), X), TypeError, r"^bool: .*numpy.where"),
+    "a branch on an index": (lambda: shards(_branch, P("i"), P("i"), X), TypeError, r"^if: .*numpy.where"),
     "a write into an argument": (lambda: shards(_write, P("i"), P("i"), X), ValueError, r"argument v .*v.copy\(\)"),
     "keywords": (
         lambda: tn.shard_map(_keyword, mesh(2), P("i"), P("i"))(X, k=X), TypeError, r"arguments k by keyword",
@@ -152,7 +152,7 @@ def test_contents_of_captured_shards_are_not_asked_of_the_first_engine() -> None
         return v if v.sum() > 0 else -v
 
     f = tn.jit(lambda: tn.shard_map(inner, mesh(2), P("i"), P("i"))(table))
-    with pytest.raises(TypeError, match=r"^bool: of a traced value"):
+    with pytest.raises(TypeError, match=r"^if: of a traced value"):
         f()
     everywhere = tn.jit(lambda x: tn.shard_map(lambda v: v if table.sum() == 0 else -v, mesh(2), P("i"), P("i"))(x))
     assert everywhere(table).tolist() == table.tolist()

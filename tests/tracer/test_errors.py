@@ -56,8 +56,8 @@ CASES: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     (lambda x: x[2], BoundsError, r"getitem: index 2 for axis 0 of size 2; it must be in \[-2, 2\)"),
     (lambda x: x[0, -4], BoundsError, r"getitem: index -4 for axis 1 of size 3; it must be in \[-3, 3\)"),
     (lambda x: x[0, 0, 0], BoundsError, r"getitem: 3 indices for an array of rank 2; at most 2 fit"),
-    (lambda x: x[1.5], BoundsError, r"getitem: index of class float; integers, slices"),
-    (lambda x: x["a"], BoundsError, r"getitem: index of class str; integers, slices"),
+    (lambda x: x[1.5], BoundsError, r"getitem: index 1\.5 of class float; integers, slices.* needed, int\(i\) rounds"),
+    (lambda x: x["a"], BoundsError, r"getitem: index 'a' of class str; integers, slices"),
     (lambda x: x[x], BoundsError, r"getitem: index of dtype float64; integers or bools are needed"),
     (lambda x: x[x[0] > 0], BoundsError, r"getitem: mask of size 3 for axis 0 of size 2; they must be equal"),
     (lambda x: x[::0], ShapeError, r"getitem: slice step 0; a step other than 0"),
@@ -77,17 +77,17 @@ CASES: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
         r"captured array: an array of class .*Matrix; a plain numpy\.nd",
     ),
     (lambda x: x * np.ma.masked_array(PALETTE[:2]), DtypeError, r"captured array: an array of class numpy\.ma.*Masked"),
-    (lambda x: 1 if x[0, 0] > 1 else 2, TraceError, r"bool: of a traced value, .*; numpy\.where\(condition, a, b\)"),
-    (lambda x: x.any() and x.all(), TraceError, r"bool: of a traced value"),
+    (lambda x: 1 if x[0, 0] > 1 else 2, TraceError, r"if: of a traced value, .*; numpy\.where\(x\[0, 0\] > 1, 1, 2\)"),
+    (lambda x: x.any() and x.all(), TraceError, r"and: of a traced value, .*logical_and\(x\.any\(\), x\.all\(\)\)"),
     (lambda x: int(x[0, 0]), TraceError, r"int: of a traced value, .* return it and convert outside"),
-    (lambda x: float(x[0, 0]), TraceError, r"float: of a traced value, .*\(numpy functions instead of math\)"),
+    (lambda x: float(x[0, 0]), TraceError, r"float: of a traced value, .*x\[0, 0\]\.astype\(float\) converts"),
     (lambda x: complex(x[0, 0]), TraceError, r"complex: of a traced value"),
-    (lambda x: math.sin(x[0, 0]), TraceError, r"float: of a traced value, .*numpy functions instead of math"),
+    (lambda x: math.sin(x[0, 0]), TraceError, r"math\.sin: of a traced value, .*numpy\.sin\(x\[0, 0\]\) takes"),
     (lambda x: x.item(), TraceError, r"item: of a traced value"),
     (lambda x: x.tolist(), TraceError, r"tolist: of a traced value"),
     (lambda x: x.tobytes(), TraceError, r"tobytes: of a traced value"),
-    (lambda x: 3 in x, TraceError, r"in: of a traced value, .*numpy\.any\(x == value\)"),
-    (lambda x: range(x[0, 0].astype(int)), TraceError, r"index: of a traced value, .* sizes come from x\.shape"),
+    (lambda x: 3 in x, TraceError, r"in: of a traced value, .*numpy\.any\(x == 3\) asks"),
+    (lambda x: range(x[0, 0].astype(int)), TraceError, r"range: of a traced value, .* a size of x\.shape is known"),
     (lambda x: [1, 2][x[0, 0].astype(int)], TraceError, r"an untraced array is indexed by a traced value"),
     (
         lambda x: PALETTE[x[0].astype(int)],
@@ -95,7 +95,11 @@ CASES: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
         r"indexing: an untraced array .*tenferro\.numpy\.asarray\(a\)\[i\]",
     ),
     (lambda x: PALETTE[x[0, 0].astype(int)], TraceError, r"indexing: an untraced array is indexed by a traced value"),
-    (lambda x: np.sum([x, x]), TraceError, r"numpy\.asarray: of a traced value, .*numpy\.stack\(\[a, b\]\)"),
+    (
+        lambda x: np.sum([x, x]),
+        TraceError,
+        r"numpy\.sum: of a list of traced values, .*\(numpy\.stack\(\[x, x\]\)\)",
+    ),
     (lambda x: np.random.rand(3), TraceError, r"numpy\.random\.rand: inside a traced function .* frozen; draw outside"),
     (lambda x: np.random.default_rng(0), TraceError, r"numpy\.random\.default_rng: inside a traced function"),
     (lambda x: np.random.normal(size=2), TraceError, r"numpy\.random\.normal: inside a traced function"),
@@ -128,7 +132,11 @@ CASES: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     ),
     (lambda x: np.r_[x[0], x[1]], TraceError, r"numpy\.r_ and numpy\.c_: of traced values, .*numpy\.concatenate"),
     (lambda x: np.c_[x[0], 1.0], TraceError, r"numpy\.r_ and numpy\.c_: of traced values, .*axis=-1"),
-    (lambda x: np.float32(x.sum()), TraceError, r"numpy\.asarray: of a traced value, .*x\.astype\(dtype\) converts"),
+    (
+        lambda x: np.float32(x.sum()),
+        TraceError,
+        r"numpy\.float32: of a traced value, .*x\.sum\(\)\.astype\(numpy",
+    ),
     (lambda x: np.unique(x), TraceError, r"numpy\.unique: not available in a traced function; s\[numpy\.append"),
     (lambda x: np.isin(x, [1]), TraceError, r"numpy\.isin: not available in a traced function; numpy\.any\("),
     (lambda x: np.histogram2d(x, x), TraceError, r"numpy\.histogram2d: .*; return the array and call it outside"),
@@ -172,7 +180,7 @@ def test_while_on_a_traced_condition() -> None:
             x = x / 2
         return x
 
-    with pytest.raises(TraceError, match=r"bool: of a traced value, .*; keep the while loop outside and jit its body"):
+    with pytest.raises(TraceError, match=r"while: of a traced value, .*; keep the while loop outside and jit its body"):
         traced(f, X)
 
 
@@ -255,5 +263,8 @@ def test_an_error_of_the_function_itself_passes_through() -> None:
     ],
 )
 def test_integers_are_needed(function: Callable[[Any], Any]) -> None:
-    with pytest.raises(DtypeError, match=r"\w+: \w+ .*; an integer is needed \(at .*test_errors\.py:\d+\)$"):
+    with pytest.raises(
+        DtypeError,
+        match=r"\w+: \w+ .*; an integer is needed(, int\(x\) rounds a number)? \(at .*test_errors\.py:\d+\)$",
+    ):
         traced(function, X)

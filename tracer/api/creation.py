@@ -23,6 +23,7 @@ from tenferro.tracer.api.promotion import (
     strong,
 )
 from tenferro.tracer.api.record import ApiFunction
+from tenferro.tracer.complaints import no_integer
 from tenferro.tracer.dim import Dim, as_extent, integer
 from tenferro.tracer.dims import Extent, floordiv, sub
 from tenferro.tracer.errors import DivisionError, DtypeError, ShapeError, TraceError
@@ -50,15 +51,16 @@ def dtype_of(dtype: Any, name: str) -> np.dtype[Any]:
 def extents_of(shape: Any, name: str) -> tuple[Extent, ...]:
     """A shape argument (an int, a Dim or a sequence of them) as extents; a negative size is a ShapeError."""
     items = list(shape) if isinstance(shape, tuple | list) else [shape]
-    if type(shape) is TracedArray or isinstance(shape, np.ndarray):
+    if isinstance(shape, np.ndarray) and not (isinstance(shape, TracedArray) and shape._cell.known is None):
         items = np.atleast_1d(np.asarray(shape)).tolist()
     trace = running_trace(name)
     found: list[Extent] = []
     for item in items:
         extent = as_extent(item)
         if extent is None:
-            if isinstance(item, float) or not hasattr(item, "__index__"):
-                raise TraceError(f"{name}: size {item!r}; an integer is needed{at(user_line())}")
+            is_traced = isinstance(item, TracedArray) and item._cell.known is None
+            if is_traced or isinstance(item, float) or not hasattr(item, "__index__"):
+                raise TraceError(f"{name}: size {no_integer(item, of_sizes=True)}{at(user_line())}")
             extent = int(item.__index__())
         if not trace.guard("<=", 0, extent):
             raise ShapeError(f"{name}: size {trace.hint(extent)}; sizes cannot be negative{at(user_line())}")

@@ -13,6 +13,7 @@ from tenferro.tracer.api.deliver import check_cast, deliver, new_array
 from tenferro.tracer.api.layout import as_tuple, atleast_1d, atleast_2d, axis_of, ravel
 from tenferro.tracer.api.promotion import aligned, converted, result_type, shape_mismatch, strong
 from tenferro.tracer.api.record import ApiFunction
+from tenferro.tracer.complaints import no_integer
 from tenferro.tracer.dim import as_extent, integer
 from tenferro.tracer.dims import Extent, floordiv, mul, sub
 from tenferro.tracer.errors import ShapeError, TraceError
@@ -169,7 +170,7 @@ def repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
         array, axis = ravel(array), 0
     count = as_extent(repeats)
     if count is None:
-        raise TraceError(f"repeat: repeats {repeats!r}; one integer is needed{at(user_line())}")
+        raise TraceError(f"repeat: repeats {no_integer(repeats, 'one integer is needed')}{at(user_line())}")
     if not trace.guard("<=", 0, count):
         raise ShapeError(f"repeat: repeats {trace.describe(count)}; 0 or more are needed{at(user_line())}")
     k = axis_of(axis, array.ndim, "repeat") + 1
@@ -199,7 +200,7 @@ def _rolled(trace: Trace, value: Operand, shift: Any, axis: int) -> Operand:
     n = value.type.shape[axis]
     amount = as_extent(shift)
     if amount is None:
-        raise TraceError(f"roll: shift {shift!r}; an integer is needed{at(user_line())}")
+        raise TraceError(f"roll: shift {no_integer(shift)}{at(user_line())}")
     if not trace.guard("<=", 0, amount):
         amount = sub(n, sub(0, amount))
     if not (trace.guard("<=", 0, amount) and trace.guard("<=", amount, n)):
