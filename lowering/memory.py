@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from tenferro.lowering.exec_program import Slot
 from tenferro.lowering.plan import AdoptStep, CallStep, Plan, RegionStep, Step, ViewStep
 from tenferro.lowering.references import References
 from tenferro.tracer.dims import (
@@ -125,8 +126,16 @@ def _allocates(step: Step, references: References) -> tuple[int, ...]:
         case AdoptStep(target=target, steal=steal):
             return () if steal else (target.index,)
         case ViewStep(instruction=instruction):
-            # A reshape of what is not contiguous may have to copy.
-            return tuple(s.index for s in instruction.outputs if s.index in references.own_view)
+            (source,) = instruction.inputs
+            copies = isinstance(source, Slot) and _may_be_scattered(references, source.index)
+            return tuple(s.index for s in instruction.outputs if copies and s.index in references.own_view)
+
+
+def _may_be_scattered(references: References, slot: int) -> bool:
+    """Whether a reshape of the slot may have to copy: what a step makes is contiguous, and so is a reshape of it."""
+    found = references.of(slot)
+    source = found.source
+    return not (isinstance(source, Slot) and found.affine.is_identity and source.index in references.producer)
 
 
 def _bounds(plan: Plan) -> dict[Leaf, Extent]:

@@ -107,7 +107,7 @@ def lay_out(made: Sequence[Made], dead: Sequence[tuple[int, int, int]]) -> Layou
     lasting = tuple([m for m in made if m.last == NEVER])
     temporaries = [m for m in made if m.last != NEVER]
     best = _placed(sorted(_bins(temporaries), key=lambda b: -b.size), lasting, dead)
-    if len(temporaries) <= FEW and max(best.arena, 0) + sum(m.size for m in lasting) > _alive(made):
+    if len(temporaries) <= FEW and max(best.arena, 0) + sum(m.size for m in lasting) > most_alive(made):
         alone = [_Bin(m.size, [m]) for m in temporaries]
         for order in (sorted(alone, key=lambda b: -b.size), alone):
             best = min(best, _placed(order, lasting, dead), key=lambda found: found.arena)
@@ -134,7 +134,7 @@ def _placed(bins: Sequence[_Bin], lasting: tuple[Made, ...], dead: Sequence[tupl
     return Layout(lasting, places, size, max(inside, key=lambda m: m.size).tag if inside else 0)
 
 
-def _alive(made: Sequence[Made]) -> int:
+def most_alive(made: Sequence[Made]) -> int:
     """The most bytes that are alive at one time."""
     changes = sorted([(m.first, 1, m.size) for m in made] + [(m.last + 1, 0, -m.size) for m in made])
     return max(accumulate((size for _, _, size in changes), initial=0))

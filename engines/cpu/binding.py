@@ -14,16 +14,18 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from tenferro.engines.cpu import layout as lay, memory, poison
+from tenferro.engines.cpu.actions import Action as Action, Call as Call, Drop as Drop, Enter as Enter, ViewOf as ViewOf
 from tenferro.engines.cpu.arena import ARENA, Made, lay_out
 from tenferro.engines.cpu.kernel import FAST, GOOD, KernelTable
 from tenferro.engines.cpu.launch import add_region
 from tenferro.engines.cpu.layout import NeedsCopyError, Strided, contiguous
 from tenferro.engines.cpu.native import Block
+from tenferro.engines.cpu.occupancy import Ends, Occupancy
 from tenferro.engines.cpu.products import add_product
 from tenferro.engines.cpu.slabs import copy_region, kept_slabs, slab_copy
 from tenferro.engines.cpu.traffic import Stage
@@ -39,59 +41,8 @@ from tenferro.tracer.program import ArrayType
 
 _MADE = 1 << 40
 """Beside a position: its array in a block that is not closed yet, where it is not known how it will be named."""
-GIVE_BACK_BYTES = 4 << 20
-"""Dead memory from before a block that ends it where more is to be made: an entry more, some 2 µs, against the peak."""
 HEAVY_SECONDS = 50e-6
 """Estimated work from which on a block gives up the GIL (taking it back costs a switch of threads at worst)."""
-
-
-@dataclass(frozen=True, slots=True)
-class ViewOf:
-    """A view of the array at ``source``; with ``copy_reshape`` a C-ordered copy of it under that shape. ``step`` of the
-    plan needs it; −1 for an output."""
-
-    position: int
-    source: int
-    shape: tuple[int, ...]
-    offset: int
-    strides: tuple[int, ...]
-    dtype: np.dtype[Any]
-    copy_reshape: tuple[int, ...] | None
-    lines: tuple[SourceLine, ...]
-    step: int
-
-
-@dataclass(slots=True)
-class Enter:
-    """Run a native block on the arrays at ``positions``; it makes those at ``made``. ``steps`` of the plan have kernels
-    in it."""
-
-    block: Block
-    positions: tuple[int, ...]
-    made: tuple[int, ...]
-    steps: tuple[int, ...]
-    address: int = 0  # once the block is sealed
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """An instruction by its row's NumPy function; ``dynamic`` when the result's shape is known only then."""
-
-    instruction: Instruction
-    sources: tuple[int | Source, ...]
-    outputs: tuple[int, ...]
-    dynamic: bool
-    step: int
-
-
-@dataclass(frozen=True, slots=True)
-class Drop:
-    """The arrays at ``positions`` are dead."""
-
-    positions: tuple[int, ...]
-
-
-Action: TypeAlias = ViewOf | Enter | Call | Drop
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,10 +132,13 @@ class Binder:
     sizes: dict[int, int] = field(default_factory=dict)
     declared: dict[int, tuple[tuple[int, ...], np.dtype[Any]]] = field(default_factory=dict)
     virtual: int = -1
+    ends: Ends = field(init=False)
+    occupancy: Occupancy = field(default_factory=Occupancy)  # of the current block
     stage: Stage = field(default_factory=Stage)  # what launches are a part of
 
     def __post_init__(self) -> None:
         self.types = self.plan.program.slot_types()
+        self.ends = Ends(self.plan)
         for place in self.places.values():
             self.users[place.position] = self.users.get(place.position, 0) + 1
 
@@ -245,14 +199,17 @@ class Binder:
         return self.positions - 1
 
     def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any], line: SourceLine | None) -> int:
-        """A position for a fresh array that kernels of the current block write."""
+        """A position for a fresh array that kernels of the current step alone write and read."""
+        return self._make(Made(self.new_position(), shape, dtype, memory.line_tag(line), self.number), self.number)
+
+    def _make(self, made: Made, end: int) -> int:
+        """The position of an array that the block makes; ``end``: the step that is the last to need it."""
         self.open_block()
-        position = self.new_position()
-        self.made[position] = Made(position, shape, dtype, memory.line_tag(line), self.number)
-        self.owned.add(position)
-        self.sizes[position] = self.made[position].size
-        self.declared[position] = (shape, dtype)
-        return position
+        self.made[made.position], self.sizes[made.position] = made, made.size
+        self.declared[made.position] = (made.shape, made.dtype)
+        self.owned.add(made.position)
+        self.occupancy.add(made.position, made.size, end)
+        return made.position
 
     def put(self, slot: int, place: Place) -> None:
         self.places[slot] = place
@@ -263,13 +220,22 @@ class Binder:
 
     def fresh(self, slot: int, line: SourceLine | None) -> Place:
         """A contiguous array for a slot that a kernel will write."""
-        if self.block is not None and sum(self.sizes[p] for p in self.dead) >= GIVE_BACK_BYTES:
+        return self._all_fresh([slot], line)[0]
+
+    def _all_fresh(self, slots: Sequence[int], line: SourceLine | None) -> list[Place]:
+        """The same for the slots that a kernel will write."""
+        wanted, tag = [], memory.line_tag(line)
+        for slot in slots:
+            made = Made(self.new_position(), self._shape(slot), self.types[slot].dtype, tag, self.number)
+            wanted.append((made, self.ends.in_block(slot, self.number)))
+        if self.block is not None and self.occupancy.ends_before(self.made, wanted, self._dead_hosts()):
             self.close_block()
-        shape, dtype = self._shape(slot), self.types[slot].dtype
-        position = self.allocate(shape, dtype, line)
-        place = Place(position, Strided(0, shape, contiguous(shape, dtype.itemsize)))
-        self.put(slot, place)
-        return place
+        places = []
+        for slot, (made, end) in zip(slots, wanted, strict=True):
+            strided = Strided(0, made.shape, contiguous(made.shape, made.dtype.itemsize))
+            places.append(Place(self._make(made, end), strided))
+            self.put(slot, places[-1])
+        return places
 
     def _free(self, slots: Sequence[int]) -> None:
         dead = []
@@ -294,6 +260,7 @@ class Binder:
         for position in dead:
             if position in self.made:
                 self.made[position].last = self.number
+                self.occupancy.remove(position, self.sizes[position])
             else:
                 self.dead[position] = self.number
 
@@ -303,6 +270,7 @@ class Binder:
         if self.block is None:
             self.block = Block()
             self.block_positions, self.made, self.dead, self.launched = {}, {}, {}, {}
+            self.occupancy = Occupancy()
             self.block_seconds = 0.0
         return self.block
 
@@ -322,8 +290,7 @@ class Binder:
         block, self.block = self.block, None
         block.heavy = self.block_seconds > HEAVY_SECONDS
         self.seconds += self.block_seconds
-        dead = [(p, self.sizes[p], step) for p, step in self.dead.items() if p not in self.shown]
-        layout = lay_out(list(self.made.values()), dead)
+        layout = lay_out(list(self.made.values()), self._dead_hosts())
         made = [m.position for m in layout.lasting]
         names = {m.position: block.add_output(m.shape, m.dtype, m.tag) for m in layout.lasting}
         if layout.arena >= 0:
@@ -338,15 +305,19 @@ class Binder:
         if dropped and not is_last:
             self.actions.append(Drop(dropped))
 
+    def _dead_hosts(self) -> list[tuple[int, int, int]]:
+        """Arrays from before the block that have died in it: position, bytes and last step."""
+        return [(p, self.sizes[p], step) for p, step in self.dead.items() if p not in self.shown]
+
     # Steps.
 
     def _region(self, region: Region) -> None:
         line = region.lines[-1] if region.lines else None
         before = self.virtual
         copied = self._with_copies(region)
-        for store in region.stores:
-            if store.slot not in self.places and not self._takes_over(store):
-                self.fresh(store.slot, line)
+        new = [s.slot for s in region.stores if s.slot not in self.places and not self._takes_over(s)]
+        if new:
+            self._all_fresh(new, line)
         scratch = self.positions
         self.block_seconds += add_region(self, copied, region)
         self.release(range(scratch, self.positions))  # what its launches hand to one another

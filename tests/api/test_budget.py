@@ -36,9 +36,9 @@ def line_of_caller():
 
 
 def test_within_its_budget():
-    bounds = {"kernels": 4, "compiles": 1, "peak_bytes": 1608, "seams": 2, "transfers": 0}
+    bounds = {"kernels": 4, "compiles": 1, "peak_bytes": 1600, "seams": 2, "transfers": 0}
     jitted = tn.jit(scores)
-    assert jitted.lower(X, M).memory().peak.bytes == 1608
+    assert jitted.lower(X, M).memory().peak.bytes == 1600
     tn.assert_budget(jitted, (X, M), **bounds)
     tn.assert_budget(jitted, [X], {"m": M}, **bounds)
     for name, bound in bounds.items():
@@ -71,10 +71,10 @@ def test_every_kernel_and_seam_is_named_with_its_line():
 
 
 def test_the_peak_is_told_by_its_buffers():
-    lines = broken(lambda x: np.cumsum(np.sort(x) * 2), (X,), peak_bytes=1599)
+    lines = broken(lambda x: np.cumsum(np.sort(x)[::-1] * 2), (X,), peak_bytes=1599)
     assert lines[1] == "  peak_bytes: 1600 found; at most 1599 are allowed"
     assert lines[2] == "    16*x.shape[0], in step 1 (region r0)"
-    assert [line.partition(":")[0] for line in lines[3:]] == ["    s1", "    s2"]
+    assert [line.partition(":")[0] for line in lines[3:]] == ["    s1", "    s3"]
 
 
 def test_a_trace_too_many_is_told_by_its_reason():
