@@ -93,7 +93,7 @@ class ExecProgram:
         lines += [f"  in   {i.slot}: {i.type}  # {i.kind} {i.name}" for i in self.inputs]
         lines += [f"  if   {g}" for g in self.guards]
         lines += [f"  {i}" for i in self.instructions]
-        lines.append("  out  " + ", ".join(str(o) for o in self.outputs))
+        lines.append("  out  " + (", ".join(str(o) for o in self.outputs) or "no array"))
         return "\n".join(lines)
 
 

@@ -15,7 +15,7 @@ from tenferro.lowering.plan import CallStep, Plan, Stretch
 from tenferro.lowering.region import Region
 from tenferro.memory import Memory, memory_of
 from tenferro.runtime import OperationNode, Prepared, Schedule
-from tenferro.segments import Watched, segments_text, step_text
+from tenferro.segments import NOTHING_RUNS, Watched, idle_text, segments_text, step_text
 from tenferro.tracer.config import SHOW_STAGES
 from tenferro.tracer.dims import Leaf
 from tenferro.tracer.errors import LoweringError
@@ -72,13 +72,13 @@ class Lowered:
             case "exec":
                 return str(self.exec_program)
             case "regions":
-                return self._by_part(lambda _, p: "\n".join(step_text(s) for s in p.steps))
+                return self._by_part(lambda _, p: "\n".join(map(step_text, p.steps)) or NOTHING_RUNS)
             case "segments":
                 return self._by_part(lambda number, p: segments_text(p, self.stretches[number]))
             case "schedule":
                 return str(self.schedule)
             case "kernel":
-                return self._by_part(lambda _, p: "\n".join(kernel_text(r) for r in p.regions))
+                return self._by_part(lambda _, p: _kernels_text(p) or idle_text(p, p.segments(), "region"))
             case "llvm" | "asm" | "cuda":
                 return self._native_text(stage)
             case _:
@@ -98,6 +98,10 @@ class Lowered:
                 has = ", ".join(dict.fromkeys(s for text in by_name.values() for s in text))
                 engine = self.schedule.domains[self.schedule.nodes[part].engine]
                 texts = [f"{sign} kernels on {engine} have no {stage}, but {has}"]
+            else:
+                plan = self.prepared.plans[part]
+                assert plan is not None
+                texts = [f"{sign} {idle_text(plan, self.stretches[part], 'kernel')}"]
             found += ([f"{sign} {heading}"] if heading else []) + texts
         return "\n".join(found)
 
@@ -156,6 +160,10 @@ class Lowered:
         else:
             rest = f"peak {memory(self.plan).bytes(self.env)} bytes"
         return f"lowered {self.program.name}: operations {operations}, regions {regions}, calls {calls}, {rest}"
+
+
+def _kernels_text(plan: Plan) -> str:
+    return "\n".join(kernel_text(r) for r in plan.regions)
 
 
 _LOCAL = re.compile(r"'[^']*'|\b([sn])(\d+)\b")

@@ -10,6 +10,8 @@ from tenferro.lowering.plan import AdoptStep, CallStep, Plan, RegionStep, Seam, 
 from tenferro.tracer.dims import Leaf
 from tenferro.tracer.lines import SourceLine
 
+NOTHING_RUNS = "nothing runs: the results are arguments, sizes or constants"
+
 
 class Watched(Executable):
     """Stands for another executable, and remembers what it was run on last."""
@@ -56,7 +58,27 @@ def segments_text(plan: Plan, stretches: Sequence[Stretch]) -> str:
         for number in stretch.steps:
             step = plan.steps[number]
             found.append(f"  {number:>3} {step_text(step).splitlines()[0]}{at_lines(lines_of(step))}")
-    return "\n".join(found) or "nothing runs"
+    return "\n".join(found) or NOTHING_RUNS
+
+
+def idle_text(plan: Plan, stretches: Sequence[Stretch], missing: str) -> str:
+    """Why a plan without a region, or a run without a kernel (``missing``), has none: what each step is instead."""
+    found = []
+    for stretch in stretches:
+        if isinstance(stretch, Seam):
+            found.append(f"{stretch.function} is a seam ({stretch.reason})")
+            continue
+        for number in stretch.steps:
+            match plan.steps[number]:
+                case ViewStep(instruction):
+                    found.append(f"{instruction.op.name} is a view")
+                case CallStep(instruction):
+                    found.append(f"{instruction.op.name} is a product")
+                case AdoptStep(base, target):
+                    found.append(f"{target} takes the memory of {base}")
+                case RegionStep(region):
+                    found.append(f"{region.name} has no elements")
+    return f"no {missing}: {', '.join(dict.fromkeys(found))}" if found else NOTHING_RUNS
 
 
 def step_text(step: Step) -> str:

@@ -233,7 +233,7 @@ class SemanticProgram:
         for operation in self.operations:
             where = f"  # {operation.line}" if operation.line else ""
             lines.append(f"  {operation}{where}")
-        lines.append("  out  " + ", ".join(str(o) for o in self.outputs))
+        lines.append("  out  " + (", ".join(str(o) for o in self.outputs) or "no array"))
         return "\n".join(lines)
 
 
