@@ -445,6 +445,7 @@ def _bincount() -> Row:
                 x = filled((n,), "uint8", n).astype(dtype)
                 yield Sample((x,), {**params, "minlength": 0})
                 yield Sample((x, filled((n,), "float32", 1)), params)
+                yield Sample((x, filled((n,), "float64", 1)), params)
                 yield Sample((x, filled((n,), "int16", 2)), {**params, "minlength": 40})
 
     sized = Sized((("uint8", "float64"),), lambda n, m: ((n,), (n,)), lambda n, m: params)
@@ -471,6 +472,22 @@ def _cumsum() -> Row:
 
     sized = Sized((("float32",),), _same(1), lambda n, m: {"axis": 1})
     bad = BadCall((_type("float32", 4),), {"axis": 1}, ShapeError, "cumsum: axis 1 for rank 1; it must be in [0, 1)")
+    return Row(tuple(samples()), sized, bad, "bits")
+
+
+def _recurrence() -> Row:
+    def samples() -> Iterator[Sample]:
+        for dtype in of_kinds("fc"):
+            for shape, axis in (
+                ((5,), 0), ((3, 4), 0), ((3, 4), 1), ((0,), 0), ((1, 1), 1), ((2, 3, 2), 1), ((37,), 0), ((0, 2), 1),
+            ):  # fmt: skip
+                yield Sample((filled(shape, dtype, 1), filled(shape, dtype, 2)), {"axis": axis})
+
+    sized = Sized((("float32", "float32"),), _same(2), lambda n, m: {"axis": 1})
+    bad = BadCall(
+        (_type("float32", 4), _type("float32", 4)), {"axis": 1}, ShapeError,
+        "recurrence: axis 1 for rank 1; it must be in [0, 1)",
+    )  # fmt: skip
     return Row(tuple(samples()), sized, bad, "bits")
 
 
@@ -631,6 +648,7 @@ SAMPLES: dict[str, Row] = {
     "mask_select": _mask_select(),
     "bincount": _bincount(),
     "cumsum": _cumsum(),
+    "recurrence": _recurrence(),
     "scatter": _scatter(),
     "mask_update": _mask_update(),
     "numpy_call": _numpy_call(),

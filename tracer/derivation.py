@@ -83,6 +83,10 @@ class Derivation:
         """``astype`` where the dtype differs."""
         return build.convert(self.trace, x, dtype)
 
+    def wide(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
+        """What a dtype is counted and added up in: float32 for float16, which ends at 65504."""
+        return np.dtype(np.float32) if dtype == np.float16 else dtype
+
     # -- tangents ----------------------------------------------------------------------------------------------------
 
     def scaled(self, tangent: Operand, factor: Operand) -> Operand:

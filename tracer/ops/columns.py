@@ -57,8 +57,8 @@ def linear(*places: int) -> JvpRule:
 
 
 def sides(*found: Side | None) -> TransposeRule:
-    """For each operand in which a pointwise op is linear, ``(b, cotangent, *xs) → its cotangent``. An operand that the op
-    stretched gets the sum."""
+    """For each operand in which a pointwise op is linear, ``(b, cotangent, *xs) → its cotangent``. An operand that the
+    op stretched gets the sum."""
 
     def transpose(b: Derivation, operation: Operation, cotangents: Tangents, is_linear: Sequence[bool]) -> Tangents:
         (cotangent,) = cotangents
@@ -74,8 +74,8 @@ def sides(*found: Side | None) -> TransposeRule:
 
 
 def batch_pointwise(b: Derivation, operation: Operation, batched: Sequence[bool], size: Extent) -> Sequence[Operand]:
-    """The op itself: every operand is given the shape of the results, with the batch axis in front. Numbers that are the
-    same in every lane stay numbers."""
+    """The op itself: every operand is given the shape of the results, with the batch axis in front. Numbers that are
+    the same in every lane stay numbers."""
     lanes = [x.type.shape[is_batched:] for x, is_batched in zip(operation.inputs, batched, strict=True)]
     lane = max(lanes, key=len)
     operands = [

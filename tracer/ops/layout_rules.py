@@ -100,7 +100,7 @@ def transpose_slice(b: Derivation, operation: Operation, cotangents: Tangents, i
 
 def transpose_pad(b: Derivation, operation: Operation, cotangents: Tangents, is_linear: Linear) -> Tangents:
     """What lies inside belongs to the array, what lies around it to the fill."""
-    (x, fill), cotangent = operation.inputs, one(cotangents)
+    (x, _), cotangent = operation.inputs, one(cotangents)
     inside = b.cut(cotangent, operation.params["low"], x.type.shape) if is_linear[0] else None
     if not is_linear[1]:
         return (inside, None)
@@ -173,7 +173,7 @@ def batch_take(b: Derivation, operation: Operation, batched: Sequence[bool], siz
 
 
 def lane_places(b: Derivation, indices: Operand, length: Extent, size: Extent) -> Operand:
-    """Indices into the axis of a lane as indices into all lanes laid end to end. One out of range stays out of range."""
+    """Indices into the axis of a lane as indices into all lanes laid end to end. What is out of range stays so."""
     shape, int64 = indices.type.shape, indices.type.dtype
     count, total = b.size(length, int64), b.size(mul(length, size), int64)
     lane = b.iota(shape=shape, axis=0)
@@ -184,7 +184,7 @@ def lane_places(b: Derivation, indices: Operand, length: Extent, size: Extent) -
 
 def transpose_update(b: Derivation, operation: Operation, cotangents: Tangents, is_linear: Linear) -> Tangents:
     """Inside the box the value counts, elsewhere the base."""
-    (base, value), params, cotangent = operation.inputs, dict(operation.params), one(cotangents)
+    (_, value), params, cotangent = operation.inputs, dict(operation.params), one(cotangents)
     around = b.slice_update(cotangent, b.like(0, cotangent), **params) if is_linear[0] else None
     if not is_linear[1]:
         return (around, None)

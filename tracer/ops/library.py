@@ -15,7 +15,12 @@ from tenferro.tracer.dims import shape_text
 from tenferro.tracer.errors import DtypeError, ShapeError
 from tenferro.tracer.lines import SourceLine
 from tenferro.tracer.op import Absent, Contraction, Library, Op
-from tenferro.tracer.ops import library_rules as rules, reduction_rules as reductions
+from tenferro.tracer.ops import (
+    call_rules as calls,
+    library_rules as rules,
+    recurrence as recurrences,
+    reduction_rules as reductions,
+)
 from tenferro.tracer.ops.columns import NOT_LINEAR, linear
 from tenferro.tracer.ops.layout_rules import batch_params
 from tenferro.tracer.program import ArrayType, Params
@@ -136,12 +141,16 @@ scatter = Op(
     "scatter", Library(()), _infer_scatter, _reference_scatter, rules.jvp_scatter, rules.transpose_scatter,
     rules.batch_scatter,
 )  # fmt: skip
+recurrence = Op(
+    "recurrence", Library(()), recurrences.infer, recurrences.reference,
+    calls.jvp_recurrence, calls.transpose_recurrence, calls.batch_recurrence,
+)  # fmt: skip
+"""h[i] = a[i] · h[i − 1] + b[i], for derivatives of running products."""
 mask_update = Op(
     "mask_update", Library(()), _infer_mask_update, _reference_mask_update, linear(0, 2), rules.transpose_mask_update,
     rules.batch_mask_update,
 )  # fmt: skip
 numpy_call = Op(
-    "numpy_call", Library(()), _infer_declared, _reference_numpy,
-    Absent("a function of NumPy that is called by name"), NOT_LINEAR,
+    "numpy_call", Library(()), _infer_declared, _reference_numpy, calls.jvp_call, NOT_LINEAR,
     Absent("a function of NumPy that is called by name"),
 )  # fmt: skip

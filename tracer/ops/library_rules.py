@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tenferro.tracer.dims import Extent, mul
-from tenferro.tracer.errors import BatchError, DerivativeError
+from tenferro.tracer.dims import Extent, mul, product
+from tenferro.tracer.errors import BatchError
 from tenferro.tracer.lines import at
 from tenferro.tracer.op import Tangents
+from tenferro.tracer.ops.call_rules import shifted
 from tenferro.tracer.ops.layout_rules import lane_places, lanes, one
 from tenferro.tracer.program import Operand, Operation
 
@@ -21,8 +22,8 @@ Linear = Sequence[bool]
 def refuse_own_sizes(name: str, operation: Operation) -> BatchError:
     """The error for a result whose size would be another one in each lane."""
     return BatchError(
-        f"vmap: {name} in a mapped function, whose result would have another size in each lane; numpy.where on the whole "
-        f"array keeps one size{at(operation.line)}"
+        f"vmap: {name} in a mapped function, whose result would have another size in each lane; numpy.where on the "
+        f"whole array keeps one size{at(operation.line)}"
     )
 
 
@@ -95,14 +96,62 @@ def transpose_cumsum(b: Derivation, operation: Operation, cotangents: Tangents, 
 def jvp_scatter(b: Derivation, operation: Operation, tangents: Tangents) -> Tangents:
     """Linear in base and values where they are set, added or subtracted."""
     base, indices, value = operation.inputs
-    mode = operation.params["mode"]
-    if mode not in ("set", "add", "subtract"):
-        raise DerivativeError(
-            f"scatter: its derivative with mode '{mode}'; 'set' and 'add' have one{at(operation.line)}"
-        )
-    s, _, t = tangents
-    s, t = (b.zeros(x.type) if d is None else d for x, d in ((base, s), (value, t)))
-    return (b.scatter(s, indices, t, **operation.params),)
+    params, (s, _, t) = dict(operation.params), tangents
+    match params["mode"]:
+        case "multiply":
+            shares = _other_factors(b, operation)
+        case "maximum" | "minimum":
+            shares = _shares_of_extreme(b, operation)
+        case _:
+            s, t = (b.zeros(x.type) if d is None else d for x, d in ((base, s), (value, t)))
+            return (b.scatter(s, indices, t, **params),)
+    kept = b.zeros(base.type) if s is None else b.scaled(s, shares[0])
+    return (kept if t is None else b.scatter(kept, indices, b.scaled(t, shares[1]), **{**params, "mode": "add"}),)
+
+
+def _shares_of_extreme(b: Derivation, operation: Operation) -> tuple[Operand, Operand]:
+    """How much of what is there afterwards is the base, and how much is each value: equal ones share alike."""
+    (base, indices, value), (found,), params = operation.inputs, operation.outputs, dict(operation.params)
+    dtype, wide, axis = base.type.dtype, b.wide(base.type.dtype), params["axis"]
+    is_base = b.convert(b.equal(base, found), wide)
+    is_value = b.convert(b.equal(value, b.take(found, indices, axis=axis)), wide)
+    count = b.scatter(is_base, indices, is_value, **{**params, "mode": "add"})
+    of_base, of_value = b.divide(is_base, count), b.divide(is_value, b.take(count, indices, axis=axis))
+    return b.convert(of_base, dtype), b.convert(of_value, dtype)
+
+
+def _other_factors(b: Derivation, operation: Operation) -> tuple[Operand, Operand]:
+    """What the base is multiplied by, and what each value is: the base and the other values for its place.
+
+    Values are sorted by place; running products from either end that begin anew with each place leave one out."""
+    (base, indices, value), params = operation.inputs, dict(operation.params)
+    axis, length = params["axis"], base.type.shape[params["axis"]]
+    whole = b.scatter(b.broadcast(b.like(1, base), base.type.shape), indices, value, **params)
+    places = b.reshaped(indices, (product(indices.type.shape),))
+    places = b.where(b.less(places, b.like(0, places)), b.add(places, b.size(length, b.int64)), places)
+    count = places.type.shape
+    order = _order_of(b, places)
+    shape = (*base.type.shape[:axis], *count, *base.type.shape[axis + 1 :])
+    values, ordered = b.take(b.reshaped(value, shape), order, axis=axis), b.take(places, order, axis=0)
+    before = _products_before(b, values, ordered, axis)
+    after = _products_before(b, b.flipped(values, [axis]), b.flipped(ordered, [0]), axis)
+    others = b.take(b.multiply(before, b.flipped(after, [axis])), _order_of(b, order), axis=axis)
+    return whole, b.multiply(b.reshaped(others, value.type.shape), b.take(base, indices, axis=axis))
+
+
+def _order_of(b: Derivation, numbers: Operand) -> Operand:
+    """The places that sort numbers, equal ones as they stand."""
+    static = (("axis", 0), ("kind", "stable"))
+    return b.numpy_call(numbers, function="argsort", static=static, shape=numbers.type.shape, dtype=b.int64)
+
+
+def _products_before(b: Derivation, values: Operand, places: Operand, axis: int) -> Operand:
+    """The product of the values before each that are for the same place; places are sorted."""
+    goes_on = b.equal(places, shifted(b, places, 0, -1))
+    goes_on = b.broadcast_to(goes_on, shape=values.type.shape, axes=(axis,))
+    zero, one = b.like(0, values), b.like(1, values)
+    factors = b.where(goes_on, shifted(b, values, axis, 1), zero)
+    return b.recurrence(factors, b.broadcast(b.where(goes_on, zero, one), values.type.shape), axis=axis)
 
 
 def transpose_scatter(b: Derivation, operation: Operation, cotangents: Tangents, is_linear: Linear) -> Tangents:

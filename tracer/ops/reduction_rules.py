@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tenferro.tracer.dims import Extent, mul, product
 from tenferro.tracer.op import Tangents
+from tenferro.tracer.ops.call_rules import products_of_others
 from tenferro.tracer.ops.layout_rules import axes_after, lanes, one
 from tenferro.tracer.program import ArrayType, Operand, Operation
 
@@ -38,17 +39,12 @@ def batch_reduction(b: Derivation, operation: Operation, batched: Sequence[bool]
 
 
 def jvp_prod(b: Derivation, operation: Operation, tangents: Tangents) -> Tangents:
-    """Each factor's tangent times the product of the others, which of a single 0 is the product of the rest."""
-    (x,), (t,) = operation.inputs, tangents
+    """Each factor's tangent times the product of the others."""
+    (x,), (t,), dtype = operation.inputs, tangents, operation.outputs[0].type.dtype
     assert t is not None
-    zero, one = b.like(0, x), b.like(1, x)
-    is_zero = b.equal(x, zero)
-    reduce = dict(operation.params)
-    rest = unreduced(b, b.prod(b.where(is_zero, one, x), **reduce), x.type, operation)
-    zeros = unreduced(b, b.sum(b.convert(is_zero, x.type.dtype), **reduce), x.type, operation)
-    among = b.where(b.equal(zeros, zero), b.divide(rest, x), zero)
-    others = b.where(b.equal(zeros, one), b.where(is_zero, rest, zero), among)
-    return (b.sum(b.scaled(t, others), **reduce),)
+    x, t = b.convert(x, b.wide(dtype)), b.convert(t, b.wide(dtype))
+    others = products_of_others(b, x, operation.params["axes"])
+    return (b.convert(b.sum(b.scaled(t, others), **operation.params), dtype),)
 
 
 def jvp_extreme(b: Derivation, operation: Operation, tangents: Tangents) -> Tangents:
