@@ -70,7 +70,7 @@ class ExecInput:
     name: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ExecProgram:
     name: str
     inputs: tuple[ExecInput, ...]
@@ -95,6 +95,12 @@ class ExecProgram:
         lines += [f"  {i}" for i in self.instructions]
         lines.append("  out  " + (", ".join(str(o) for o in self.outputs) or "no array"))
         return "\n".join(lines)
+
+    def __repr__(self) -> str:  # a prompt shows it: short, str() has it all
+        return (
+            f"<exec {self.name}: inputs {len(self.inputs)}, instructions {len(self.instructions)}, outputs "
+            f"{len(self.outputs)}, slots {self.n_slots}; print() shows them>"
+        )
 
 
 def validate(program: ExecProgram) -> None:

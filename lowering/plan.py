@@ -126,13 +126,16 @@ def lines_of(step: Step) -> tuple[SourceLine, ...]:
     return tuple(dict.fromkeys(line for line in lines if line is not None))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Plan:
     """``frees[i]``: the slots whose memory is dead after step i (views keep their base alive)."""
 
     program: ExecProgram
     steps: tuple[Step, ...]
     frees: tuple[tuple[int, ...], ...]
+
+    def __repr__(self) -> str:
+        return f"<plan {self.program.name}: steps {len(self.steps)}, regions {len(self.regions)}>"
 
     @property
     def regions(self) -> tuple[Region, ...]:

@@ -196,7 +196,7 @@ class Store:
         return f"s{self.slot}{''.join(map(str, self.views))} = v{self.node}{place}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Region:
     """``row_axes`` are increasing axes of ``space``; empty for a region without reductions."""
 
@@ -219,6 +219,10 @@ class Region:
         """The slots that the region loads from, each once, in order of first use."""
         slots = [n.access.slot for n in self.nodes if isinstance(n, Load | Gather)]
         return tuple(dict.fromkeys(slots))
+
+    def __repr__(self) -> str:  # a prompt shows it: short, str() has it all
+        nodes = f"nodes {len(self.nodes)}, stores {len(self.stores)}"
+        return f"<region {self.name} over {shape_text(self.space)}: {nodes}; print() shows them>"
 
     def __str__(self) -> str:
         rows = f" rows over {self.row_axes}" if self.row_axes else ""

@@ -199,7 +199,7 @@ class ShapeGuard:
         return f"{self.lhs} {relation} {self.rhs}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SemanticProgram:
     """A traced function. ``outputs`` may repeat a value, and may be inputs, literals or sizes.
 
@@ -235,6 +235,12 @@ class SemanticProgram:
             lines.append(f"  {operation}{where}")
         lines.append("  out  " + (", ".join(str(o) for o in self.outputs) or "no array"))
         return "\n".join(lines)
+
+    def __repr__(self) -> str:  # a prompt shows it: short, str() has it all
+        return (
+            f"<program {self.name}: inputs {len(self.inputs)}, operations {len(self.operations)}, outputs "
+            f"{len(self.outputs)}, guards {len(self.guards)}; print() shows them>"
+        )
 
 
 def _same_line_free(a: Operation, b: Operation) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -63,7 +63,7 @@ def target_of(engine: Engine) -> EngineTarget:
     return EngineTarget(engine.id, type(engine))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Prepared:
     """A schedule, and a plan and an executable for each part of it. Holds no engine and no array of a run; threads may
     run it at the same time. It is stale, and ``run`` refuses it, once its runtime has been reconfigured.
@@ -81,7 +81,11 @@ class Prepared:
     schedule: Schedule
     plans: tuple[Plan | None, ...]
     units: tuple[Executable | None, ...]
-    defaults: tuple[tuple[int, Any], ...] = field(default=(), repr=False)
+    defaults: tuple[tuple[int, Any], ...] = ()
+
+    def __repr__(self) -> str:
+        parts = sum(u is not None for u in self.units)
+        return f"<prepared {self.program.name}: runtime {self.runtime_id}, epoch {self.epoch}, parts {parts}>"
 
     @cached_property
     def flat(self) -> Executable | None:

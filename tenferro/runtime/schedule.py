@@ -83,7 +83,7 @@ def reads(node: Node) -> list[tuple[int, int]]:
             assert_never(node)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Schedule:
     """``inputs``: the engines that each program input enters; ``outputs``: the engine where each output lies, −1 for a
     literal, a size, or an input handed through."""
@@ -111,6 +111,9 @@ class Schedule:
 
     def __str__(self) -> str:
         return text(self)
+
+    def __repr__(self) -> str:  # a prompt shows it: short, str() has it all
+        return f"<schedule on {', '.join(self.domains)}: nodes {len(self.nodes)}; print() shows them>"
 
     def _repr_svg_(self) -> str:
         boxes = [Box(n.engine, kind_of(n), _in_short(n), describe(n), n.dependencies) for n in self.nodes]

@@ -262,3 +262,18 @@ def test_the_reference_engine_says_that_it_has_no_kernels():
     with both_engines():
         lowered = tn.jit(lambda x: np.sin(x) + 1, engine="reference:0").lower(X)
         assert "the reference engine calls NumPy for every operation" in lowered.as_text("llvm")
+
+
+def test_stages_are_short_at_a_prompt():
+    f = tn.jit(lambda x: np.sort(np.exp(x * 2).sum(0) + np.cumsum(x)))
+    lowered = f.lower(X)
+    stages = {
+        "program": f.trace(X), "exec": lowered.exec_program, "schedule": lowered.schedule,
+        "regions": lowered.regions[0],
+    }  # fmt: skip
+    for name, stage in stages.items():
+        assert re.fullmatch(r"<(program|exec|schedule|region) .*; print\(\) shows them>", repr(stage)), repr(stage)
+        assert len(repr(stage)) < 120 < len(str(stage)) + 60
+        assert name == "regions" or str(stage) == lowered.as_text(name)
+    assert repr(stages["program"]).startswith("<program <lambda>: inputs 1, operations 6, outputs 1, guards ")
+    assert repr(lowered.plan).startswith("<plan <lambda>: steps ") and repr(lowered.prepared).startswith("<prepared")
