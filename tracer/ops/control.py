@@ -5,7 +5,8 @@ besides (values, then sizes). The body takes carry, slices, and those; it gives 
 ``params``: ``body``, ``carry`` and ``walked`` (how many), ``length``, ``reverse``, ``shapes`` (of the stacked results).
 
 ``while``: operands are the carry's initial values and what both bodies read besides. ``params``: ``condition`` (one
-bool), ``body``, ``carry``, ``shapes``. Results beyond the carry are stacked, one entry a turn: ``shapes`` are theirs,
+bool), ``body``, ``carry``, ``shapes``, ``lanes`` (whether the condition counts lanes along the leading axis, and the body
+leaves those as they are that have stopped). Results beyond the carry are stacked, one entry a turn: ``shapes`` are theirs,
 and the first extent of each is the number of turns, known when the loop has run.
 
 ``cond``: the first operand, an int64, chooses a body, the others are what all bodies read. An index out of range takes
@@ -136,8 +137,7 @@ def interpreted(body: Any, inputs: Sequence[Any]) -> tuple[Any, ...]:
     for number, operation in enumerate(program.operations):
         own = {Leaf("runtime", number, axis) for axis in range(2)}
         params = {
-            k: mapped(v, lambda n: n if own & leaves(n) else evaluate(n, env))
-            for k, v in operation.params.items()
+            k: mapped(v, lambda n: n if own & leaves(n) else evaluate(n, env)) for k, v in operation.params.items()
         }
         with np.errstate(all="ignore"):
             found = operation.op.reference(*map(read, operation.inputs), **params)

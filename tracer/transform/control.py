@@ -98,7 +98,13 @@ def while_loop(trace: Trace, condition: Function, body: Function, init: Any, nam
     begun = [b.convert(x.operand, t.dtype) for x, t in zip(initial.leaves, types, strict=True)]
     begun = [x if isinstance(x, Value) else build.copied(trace, x) for x in begun]
     made = trace.emit(
-        control.while_, [*begun, *closing.operands()], condition=asked, body=run, carry=len(begun), shapes=()
+        control.while_,
+        [*begun, *closing.operands()],
+        condition=asked,
+        body=run,
+        carry=len(begun),
+        shapes=(),
+        lanes=False,
     )
     return initial.close([_result(trace, y, t) for y, t in zip(made, types, strict=True)])
 

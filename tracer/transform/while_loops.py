@@ -70,17 +70,23 @@ def jvp_while(b: Derivation, operation: Operation, tangents: Tangents) -> Tangen
     closing.add(operation.params["condition"].program.name, again, condition, [holds])
     closing.add(loop.body.program.name, [*carry, *(m for m in moving if m is not None)], recording, outputs)
     initial = [*loop.initial, *(_filled(b, tangents[k], loop.initial[k].type) for k in kept)]
-    made = _emit(trace, closing, initial)
+    made = _emit(trace, closing, initial, operation.params["lanes"])
     answer: list[Operand | None] = [None] * len(operation.outputs)
     for place, k in enumerate(kept):
         answer[k] = made[count + place]
     return answer
 
 
-def _emit(trace: Trace, closing: Closing, initial: Sequence[Operand]) -> tuple[Value, ...]:
+def _emit(trace: Trace, closing: Closing, initial: Sequence[Operand], lanes: bool) -> tuple[Value, ...]:
     condition, body = closing.bodies()
     return trace.emit(
-        control.while_, [*initial, *closing.operands()], condition=condition, body=body, carry=len(initial), shapes=()
+        control.while_,
+        [*initial, *closing.operands()],
+        condition=condition,
+        body=body,
+        carry=len(initial),
+        shapes=(),
+        lanes=bool(lanes),
     )
 
 
@@ -197,7 +203,7 @@ def batch_while(b: Derivation, operation: Operation, batched: Sequence[bool], si
     operands = [*begun, *closing.operands()]
     turns = leaf("runtime", len(trace.operations), 0)
     made = trace.emit(
-        control.while_, operands, condition=new_condition, body=body, carry=count,
+        control.while_, operands, condition=new_condition, body=body, carry=count, lanes=differs,
         shapes=tuple((turns, *y.type.shape) for y in outputs[count:]),
     )  # fmt: skip
     last = [y if on else b.stretched(y, size) for y, on in zip(made, flags, strict=False)]
