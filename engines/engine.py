@@ -56,20 +56,36 @@ class RunResult:
     runtime: dict[Leaf, int] = field(default_factory=dict)
 
 
+ArrayFrom: TypeAlias = tuple[Literal["made", "view", "input"], int]
+"""An array of a run: the block's output, the view or the program's input of this number."""
+
+
+@dataclass(frozen=True, slots=True)
+class ViewFrom:
+    """A view of an array: byte offset from its first element, and strides in bytes."""
+
+    of: ArrayFrom
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+
 @dataclass(frozen=True, slots=True)
 class Shortcut:
-    """A bound block that is all of a program.
+    """A bound block that is all of a program, but for views.
 
-    places: input → its place among the block's arrays. outputs: for each of the program's outputs the block's output
-    that it is; ``made``: how many that makes. calls: as often it may be entered before Python is to look again, −1 for
-    any number."""
+    block: its template's words. places: input → its place among the block's arrays. outputs: for each of the program's
+    outputs what it is. ``made``: the byte offsets in the block of the arrays that it makes. calls: as often it may be
+    entered before Python is to look again, −1 for any number."""
 
     owner: object
-    address: int
+    block: Sequence[int]
     threads: int
     places: Mapping[int, int]
-    outputs: tuple[int, ...]
-    made: int
+    outputs: tuple[ArrayFrom, ...]
+    made: tuple[int, ...]
+    views: tuple[ViewFrom, ...] = ()
     calls: int = -1
 
 

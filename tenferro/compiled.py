@@ -31,7 +31,7 @@ Kind = OneOf["array", "scalar", "number"]
 
 
 @dataclass(frozen=True, slots=True)
-class _Result:
+class Result:
     """Where a leaf of the result comes from: output ``value`` of the run, as an array, a NumPy scalar or a Python
     number; the caller's own input ``value``, the size ``value``, or the Python object ``value`` itself."""
 
@@ -40,7 +40,7 @@ class _Result:
     kind: Kind = "array"
 
 
-def _results(program: SemanticProgram, traced: TraceResult) -> tuple[_Result, ...]:
+def _results(program: SemanticProgram, traced: TraceResult) -> tuple[Result, ...]:
     inputs = {i.value.id: k for k, i in enumerate(program.inputs) if i.kind != "constant"}
     # A donated input that was written is handed back as the caller's own array.
     written = {(program.outputs[position], -1 - index): index for index, position in traced.writes}
@@ -49,16 +49,16 @@ def _results(program: SemanticProgram, traced: TraceResult) -> tuple[_Result, ..
     value: Any  # an output's index, for arrays
     for source, value in traced.out_leaves:
         if source == "size" or source == "static":
-            found.append(_Result(source, value))
+            found.append(Result(source, value))
             continue
         operand, alias = program.outputs[value], program.aliases[value]
         if isinstance(operand, Value) and operand.id in inputs and alias < 0:
-            found.append(_Result("input", inputs[operand.id]))
+            found.append(Result("input", inputs[operand.id]))
         elif (operand, alias) in written:
-            found.append(_Result("input", written[operand, alias]))
+            found.append(Result("input", written[operand, alias]))
         else:
             # One variable returned twice is one array; equal values of two variables are two.
-            found.append(_Result("output", first.setdefault((operand, alias), value), source))
+            found.append(Result("output", first.setdefault((operand, alias), value), source))
     return tuple(found)
 
 
@@ -121,13 +121,7 @@ class Compiled:
         )
         is_host = all(e.is_host for e in engines)
         self._is_plain = self._is_single and is_host and self._leaves[0].kind == "array"
-        self.form = self._treedef.node
-        self._is_direct = (
-            is_host
-            and not self._writes
-            and all(c == tree.LEAF for c in self._treedef.children)
-            and all(r.source == "output" and r.kind != "number" for r in self._leaves)
-        )
+        self._is_direct = is_host and not self._writes
         self.prepared: Prepared = self.prepare()
 
     def prepare(self) -> Prepared:
@@ -151,9 +145,9 @@ class Compiled:
         return self._is_direct and self.prepared.flat is not None and self.prepared.flat.offers_shortcuts
 
     @property
-    def direct_leaves(self) -> list[tuple[int, OneOf["array", "scalar"]]]:
-        """For each leaf of a direct result the output that it is, and as what."""
-        return [(r.value, "scalar" if r.kind == "scalar" else "array") for r in self._leaves]
+    def results(self) -> tuple[tree.TreeDef, tuple[Result, ...]]:
+        """The structure of what a call returns, and where its leaves come from."""
+        return self._treedef, self._leaves
 
     def constants(self) -> list[Any]:
         """For each input behind the arguments the array that the trace itself made; None for a captured one."""

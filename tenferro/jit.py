@@ -31,7 +31,7 @@ from tenferro.transformed import Transformed, unwrapped
 
 if TYPE_CHECKING:
     from tenferro.compiled import Compiled
-    from tenferro.engines.cpu.shortcuts import Entry
+    from tenferro.engines.cpu.entries import Entry
     from tenferro.engines.engine import Engine
     from tenferro.explain import CacheInfo, Explanation
     from tenferro.lowered import Lowered
@@ -107,7 +107,7 @@ class JitFunction(NativeCallable):
 
     # -- calls -------------------------------------------------------------------------------------------------------
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         if current_trace() is not None:
             return _inlined(self)(*args, **kwargs)
         if kwargs or not self._plain:
@@ -122,7 +122,7 @@ class JitFunction(NativeCallable):
         if done is _MISSED:
             return self._call(args, {})
         if exact.is_due():  # type: ignore[union-attr]
-            self._learn(exact, args, kwargs, args, False)  # type: ignore[arg-type]
+            self._learn(exact, args, kwargs, args, False, False)  # type: ignore[arg-type]
         return done
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any], method: bool = False) -> Any:
@@ -142,8 +142,8 @@ class JitFunction(NativeCallable):
         exact = self._exact.get(parts)
         done = _MISSED if exact is None else self._run(exact, inputs, originals, wrapped, receiver)
         if done is not _MISSED:
-            if not method and exact.is_due():  # type: ignore[union-attr]
-                self._learn(exact, args, kwargs, inputs, wrapped)  # type: ignore[arg-type]
+            if (not method or self._binder.is_method) and exact.is_due():  # type: ignore[union-attr]
+                self._learn(exact, args, kwargs, inputs, wrapped, receiver is not None)  # type: ignore[arg-type]
             return done
         call = self._binder.bind(args, kwargs, receiver)
         found = self._programs.find(call)
@@ -189,13 +189,14 @@ class JitFunction(NativeCallable):
         return compiled.run(inputs, originals, wrapped)
 
     def _learn(
-        self, exact: _Exact, args: tuple[Any, ...], kwargs: dict[str, Any], inputs: Sequence[Any], wrapped: bool
-    ) -> None:
+        self, exact: _Exact, args: tuple[Any, ...], kwargs: dict[str, Any], inputs: Sequence[Any], wrapped: bool,
+        has_receiver: bool,
+    ) -> None:  # fmt: skip
         """Have calls like this one, which was served just now, go the native way from now on."""
         if is_paused():
             exact.runs = 1  # the first call after the pause is due
             return
-        if self._binder.is_method or not exact.compiled.is_direct:
+        if not exact.compiled.is_direct:
             return
         known = self._shortcuts or self._begin_shortcuts()
         if known is None:
@@ -210,7 +211,10 @@ class JitFunction(NativeCallable):
             first, rest = self._binder.canonical(tuple(first), named)
         nums, names = self._binder.static_nums, self._binder.static_names
         order = [(k, place in nums or place in names) for place, k in (*enumerate(first), *rest.items())]
-        exact.entry = known.learn(args, kwargs, order, exact.compiled, inputs, wrapped, spent is not None)
+        receiver = order.pop(0)[0] if has_receiver else None
+        exact.entry = known.learn(
+            args, kwargs, order, receiver, exact.compiled, inputs, wrapped, spent is not None
+        )  # fmt: skip
 
     def _begin_shortcuts(self) -> Shortcuts | None:
         """From now on calls are native ones where an entry serves them; None where there are no native calls."""
@@ -247,11 +251,11 @@ class JitFunction(NativeCallable):
 
     # -- looking inside ----------------------------------------------------------------------------------------------
 
-    def trace(self, *args: Any, **kwargs: Any) -> SemanticProgram:
+    def trace(self, /, *args: Any, **kwargs: Any) -> SemanticProgram:
         """The program that a call with these arguments runs, before any pass."""
         return self._programs.find(self._bind(args, kwargs)).compiled.program
 
-    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
+    def lower(self, /, *args: Any, **kwargs: Any) -> Lowered:
         """The stages of the program that a call with these arguments runs: ``exec_program``, ``plan``, ``regions``,
         ``as_text(stage)``, ``memory()``."""
         return self._programs.find(self._bind(args, kwargs)).lowered()
@@ -294,17 +298,19 @@ class BoundMethod:
         self.__func__ = function
         self.__self__ = instance
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         if current_trace() is not None:
             return _inlined(self.__func__)(self.__self__, *args, **kwargs)
+        if self.__func__._binder.is_method:
+            return self.__func__(self.__self__, *args, **kwargs)
         return self.__func__._call((self.__self__, *args), kwargs, method=True)
 
-    def trace(self, *args: Any, **kwargs: Any) -> SemanticProgram:
+    def trace(self, /, *args: Any, **kwargs: Any) -> SemanticProgram:
         """As ``JitFunction.trace``."""
         call = self.__func__._bind((self.__self__, *args), kwargs, True)
         return self.__func__._programs.find(call).compiled.program
 
-    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
+    def lower(self, /, *args: Any, **kwargs: Any) -> Lowered:
         """As ``JitFunction.lower``."""
         return self.__func__._programs.find(self.__func__._bind((self.__self__, *args), kwargs, True)).lowered()
 

@@ -1,38 +1,35 @@
 """The native way of a jitted function's calls, its Python half: a call that was served in, an entry for such calls out.
 
 Such calls are those whose arguments have the same classes, dtypes, sizes, strides and ints, in the same containers.
-Captured numbers and arrays are looked at too. What has no entry (results that are views, seams, captured objects of
-other kinds) goes the long way, with the same answer.
+Captured numbers, arrays and attributes are looked at too. What has no entry (``tenferro.native_records`` says what)
+goes the long way, with the same answer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from types import BuiltinFunctionType, CellType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tenferro.array import Array
-from tenferro.call_key import BY_VALUE
+from tenferro.engines.cpu.entries import Entry, Form, Leaf
 from tenferro.engines.cpu.native import server
-from tenferro.engines.cpu.native_call import LIST_OF, MAX_ENTRIES, ONE, TUPLE_OF
+from tenferro.engines.cpu.native_call import MAX_ENTRIES
 from tenferro.engines.cpu.native_types import Callable as NativeCallable
-from tenferro.engines.cpu.shortcuts import Entry, LeafForm, State, initialise, make_native, set_wrapper
+from tenferro.engines.cpu.shortcuts import State, initialise, make_native, set_wrapper
+from tenferro.guards import environment
+from tenferro.native_records import Unfit, Writer
 from tenferro.tracer import switches
-from tenferro.tracer.capture_guards import Guard
+from tenferro.tracer.dims import evaluate
 from tenferro.tracer.errors import LoweringError
-from tenferro.tracer.places import Held, Place
+from tenferro.tracer.tree import TreeDef
 
 if TYPE_CHECKING:
     from tenferro.compiled import Compiled
 
-FORMS: dict[type | None, int] = {None: ONE, tuple: TUPLE_OF, list: LIST_OF}
-
-
-class _Unfit(Exception):
-    """An argument that native code does not look at."""
+_FORMS: dict[type | None, Any] = {None: "leaf", type(None): "none", tuple: "tuple", list: "list", dict: "dict"}
 
 
 class Shortcuts:
@@ -78,6 +75,7 @@ class Shortcuts:
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
         order: Sequence[tuple[int, bool]],
+        receiver: int | None,
         compiled: Compiled,
         inputs: Sequence[Any],
         wrapped: bool,
@@ -86,11 +84,11 @@ class Shortcuts:
         """Serve calls like this one, which the program has just served, from now on; None where that cannot be.
 
         order: the call's values (arguments, then keywords as given) in the order of the program's inputs, and whether
-        each is static. inputs: what they are as inputs."""
-        form = FORMS.get(compiled.form)
-        if form is None or switches.is_paused() or not compiled.is_direct:
+        each is static. receiver: the value that is the method's object. inputs: what they are as inputs."""
+        if switches.is_paused() or not compiled.is_direct:
             return None
-        late = compiled.late(None)
+        values = [*args, *kwargs.values()]
+        late = compiled.late(None if receiver is None else values[receiver])
         if late is None:
             return None
         inputs = (*inputs, *late.inputs)
@@ -98,132 +96,68 @@ class Shortcuts:
         shortcut = compiled.shortcut(inputs, is_spent)
         if shortcut is None:
             return None
-        values = [*args, *kwargs.values()]
-        writer = _Writer(entry, shortcut.places)
+        writer = Writer(entry, shortcut.places)
         try:
+            if receiver is not None:
+                writer.receiver(receiver, values[receiver])
             for k, is_static in order:
                 writer.static(k, values[k]) if is_static else writer.write(k, values[k])
             writer.captures(compiled)
-        except (_Unfit, LoweringError):
+            if len(writer.inputs) != len(inputs):
+                return None
+            engine = compiled.engines[0] if wrapped or writer.found_wrapped else None
+            treedef, _ = compiled.results
+            form, leaves = _form(treedef), _leaves(compiled, writer, engine, inputs)
+        except (Unfit, LoweringError):
             return None
-        if writer.inputs != len(inputs):
-            return None
-        engine = compiled.engines[0] if wrapped or writer.found_wrapped else None
-        leaves = [LeafForm(k, kind, engine) for k, kind in compiled.direct_leaves]
-        if not entry.seal(shortcut, form, leaves):
+        if not entry.seal(shortcut, form, leaves, {k: given.array for k, given in enumerate(writer.inputs)}):
             return None
         self._state.add(entry)
         self._known = [(entry, compiled, 0), *self._known[: MAX_ENTRIES - 1]]
         return entry
 
 
-class _Writer:
-    """Writes an entry's records in the order in which ``call_key.add`` finds a call's inputs."""
+def _form(treedef: TreeDef) -> Form:
+    kind = _FORMS.get(treedef.node)
+    if kind is None:
+        raise Unfit
+    keys: Any = treedef.metadata if kind == "dict" else ()
+    return Form(kind, tuple(map(_form, treedef.children)), tuple(keys))
 
-    def __init__(self, entry: Entry, places: Mapping[int, int]) -> None:
-        self.inputs = 0
-        self.found_wrapped = False
-        self._entry = entry
-        self._places = places
-        self._read: dict[tuple[Any, ...], tuple[int, Any]] = {}
 
-    def _place(self) -> int:
-        """Of the next input among the block's arrays."""
-        self.inputs += 1
-        return self._places.get(self.inputs - 1, -1)
-
-    def write(self, k: int, value: Any) -> None:
-        """Records of value k."""
-        kind, entry = type(value), self._entry
-        if kind is np.ndarray:
-            entry.array(k, value, self._place())
-        elif kind is int:
-            self._place()
-            entry.integer(k, value)
-        elif kind is float or kind is complex or issubclass(kind, np.generic):
-            entry.number(k, kind, self._place())
-        elif kind is Array:
-            if not isinstance(value._data, np.ndarray):
-                raise _Unfit
-            self.found_wrapped = True
-            inner = entry.wrapped(k, value._engine, value._scalar)
-            entry.array(inner, value._data, self._place())
-        elif kind in BY_VALUE:
-            entry.same(k, value)
-        elif kind is tuple or kind is list or kind is dict:
-            first = entry.opened(k, value)
-            for j, item in enumerate(value.values() if kind is dict else value):
-                self.write(first + j, item)
+def _leaves(compiled: Compiled, writer: Writer, engine: object, inputs: Sequence[Any]) -> list[Leaf]:
+    """What ``Compiled.run`` makes of a result, leaf by leaf. ``engine``: of the tn.Arrays among them, None where arrays
+    are NumPy's."""
+    leaves: list[Leaf] = []
+    first: dict[tuple[str, int], int] = {}
+    for result in compiled.results[1]:
+        value = result.value
+        match result.source:
+            case "static":
+                leaves.append(Leaf("object", value))
+                continue
+            case "size":
+                leaves.append(Leaf("object", evaluate(value, environment(compiled.program, inputs))))
+                continue
+        again = first.setdefault((result.source, value), len(leaves))
+        if again < len(leaves):
+            leaves.append(Leaf("again", again))
+        elif result.source == "input":
+            leaves.append(_given(writer, value, engine))
         else:
-            raise _Unfit
-
-    def static(self, k: int, value: Any) -> None:
-        """Records of a static argument: of a number or text, that it is the very same."""
-        if type(value) not in BY_VALUE and type(value) not in (int, float, complex):
-            raise _Unfit
-        self._entry.same(k, value)
-
-    def captures(self, compiled: Compiled) -> None:
-        """Records of what the program assumes of outside values, and of the arrays that it reads there."""
-        for guard in compiled.captures.guards:
-            self._guard(guard)
-        sources = iter(compiled.captures.sources)
-        for constant in compiled.constants():
-            source = None if constant is not None else next(sources)
-            if source is None or source.place is None:
-                held = constant if source is None else source.held
-                self._array(self._entry.held(held), held)
-            else:
-                self._array(*self._at(source.place))
-
-    def _array(self, k: int, value: Any) -> None:
-        if type(value) is not np.ndarray and type(value) is not Array:
-            raise _Unfit
-        self.write(k, value)
-
-    def _guard(self, guard: Guard) -> None:
-        """What identity tells: numbers and texts that are the very same objects are equal."""
-        root = guard.place.root
-        if guard.relation == "absent" and not guard.value and isinstance(root, tuple):
-            self._entry.absent(*root)
-            return
-        k, value = self._at(guard.place)
-        is_fixed = type(value) in _IMMUTABLE or isinstance(value, _LASTING)
-        if guard.relation == "type" and isinstance(value, np.ndarray | Array):
-            return  # an array that is read is looked at; of one that is not, nothing matters
-        if guard.relation not in ("equals", "value", "is", "object", "type") or not is_fixed:
-            raise _Unfit
-        self._entry.same(k, value)
-
-    def _at(self, place: Place) -> tuple[int, Any]:
-        """The number of what stands in a place, and that itself. Attributes of modules, no other steps."""
-        found = self._read.get(place.key)
-        if found is None:
-            found = self._read[place.key] = self._looked_up(place)
-        return found
-
-    def _looked_up(self, place: Place) -> tuple[int, Any]:
-        root = place.root
-        if place.steps:
-            k, module = self._at(Place(root, place.steps[:-1], ""))
-            kind, name = place.steps[-1]
-            if kind != "attribute" or type(module) is not ModuleType or name not in vars(module):
-                raise _Unfit
-            self._entry.same(k, module)
-            return self._entry.name_in(vars(module), name), vars(module)[name]
-        if isinstance(root, Held):
-            return self._entry.held(root.value), root.value
-        if isinstance(root, CellType):
-            return self._entry.cell(root), root.cell_contents
-        if isinstance(root, tuple) and root[1] in root[0]:
-            return self._entry.name_in(*root), root[0][root[1]]
-        raise _Unfit
+            held_by = None if result.kind == "number" else engine
+            leaves.append(Leaf("output", value, result.kind, held_by, result.kind == "scalar"))
+    return leaves
 
 
-_IMMUTABLE = frozenset({int, float, complex, bool, str, bytes, type(None)})
-"""Classes whose objects never change: the very same one is equal to what it was."""
-_LASTING = (ModuleType, FunctionType, BuiltinFunctionType, type, np.ufunc, np.dtype)
-"""Classes whose objects an entry may keep alive."""
+def _given(writer: Writer, index: int, engine: object) -> Leaf:
+    """An input that is a result: the caller's own object, but a tn.Array beside others."""
+    given = writer.inputs[index]
+    if given.kind is Array and given.engine is not engine:
+        raise Unfit
+    if given.kind is np.ndarray and engine is not None:
+        return Leaf("value", given.array, "array", engine)
+    return Leaf("value", given.value)
 
 
 @cache

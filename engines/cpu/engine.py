@@ -16,11 +16,11 @@ import numpy as np
 
 from tenferro.engines.cpu import binding, loop_kernel, loops, memory, native, products, select, threads
 from tenferro.engines.cpu.binding import Binder, BoundPlan, Call, Drop, Enter, Place, Tail, ViewOf
+from tenferro.engines.cpu.direct import direct
 from tenferro.engines.cpu.fused_loops import fused_scan, fused_while
 from tenferro.engines.cpu.kernel import FAST, GOOD, KernelTable
 from tenferro.engines.cpu.layout import Strided
 from tenferro.engines.cpu.loop_kernel import LoopKernel
-from tenferro.engines.cpu.native_call import MAX_VALUES
 from tenferro.engines.cpu.recorded import Recorded
 from tenferro.engines.cpu.stretches import stretches
 from tenferro.engines.cpu.toolchain import Target
@@ -131,16 +131,11 @@ class CpuExecutable(Executable):
         bound = self._bound.get(key)
         if bound is not None and is_spent and bound.seconds_left > 0.0:
             bound = self._bound[key] = self._binder(inputs, GOOD).bind(0)
-        only = None if bound is None else bound.only
-        if bound is None or only is None or len(set(only.positions)) < len(only.positions):
-            return None
-        if len(only.positions) > MAX_VALUES:
+        found = None if bound is None else direct(bound, len(inputs))
+        if bound is None or found is None:
             return None
         calls = max(1, int(bound.seconds_left / max(bound.seconds, 1e-6))) if bound.seconds_left > 0.0 else -1
-        places = {p: k for k, p in enumerate(only.positions)}
-        outputs = tuple(p - 1 for p in bound.picks)
-        threads_now = threads.count(self._share)
-        return Shortcut((self, bound), only.address, threads_now, places, outputs, len(only.made), calls)
+        return found.shortcut((self, bound), threads.count(self._share), calls)
 
     def _run_bound(self, bound: BoundPlan, inputs: Sequence[Array | int]) -> RunResult:
         """Run a plan that was bound to just these layouts."""

@@ -18,7 +18,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenferro.engines import recording
-from tenferro.engines.cpu import native_call, native_entry, native_loop, native_memory, native_pool, native_steering
+from tenferro.engines.cpu import (
+    native_call,
+    native_entry,
+    native_loop,
+    native_match,
+    native_memory,
+    native_pool,
+    native_results,
+    native_steering,
+)
 from tenferro.engines.cpu.machine import memory_bytes
 from tenferro.engines.cpu.native_language import native_names, translate
 from tenferro.engines.cpu.native_prelude import PRELUDE_SYMBOLS, prelude
@@ -32,7 +41,9 @@ if TYPE_CHECKING:
 CLEAN = 2**63 - 1
 """The latch of a run in which no kernel found anything."""
 
-_MODULES = (native_steering, native_pool, native_memory, native_entry, native_call, native_loop)
+_MODULES = (
+    native_steering, native_pool, native_memory, native_entry, native_match, native_results, native_call, native_loop,
+)  # fmt: skip
 _METH_FASTCALL = 0x80
 _lock = threading.RLock()
 if hasattr(os, "register_at_fork"):
@@ -160,7 +171,7 @@ def _symbols() -> dict[str, int]:
     """Addresses of what the module calls in libc, CPython and NumPy."""
     libc = ctypes.CDLL(None)
     names = (*PRELUDE_SYMBOLS, *native_memory.MEMORY_SYMBOLS, *native_entry.ENTRY_SYMBOLS)
-    python_names = (*native_entry.PYTHON_SYMBOLS, *native_call.CALL_SYMBOLS)
+    python_names = (*native_entry.PYTHON_SYMBOLS, *native_match.MATCH_SYMBOLS, *native_results.RESULT_SYMBOLS)
     found = [(name, libc) for name in names] + [(name, ctypes.pythonapi) for name in python_names]
     addresses = {name: ctypes.cast(getattr(source, name), ctypes.c_void_p).value or 0 for name, source in found}
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
@@ -169,8 +180,19 @@ def _symbols() -> dict[str, int]:
     register = getattr(libc, "__register_atfork", None) or libc.pthread_atfork
     addresses["__register_atfork"] = ctypes.cast(register, ctypes.c_void_p).value or 0
     addresses["PyArray_NewFromDescr"] = api[native_entry.NEW_FROM_DESCRIPTOR] or 0
-    addresses["PyArray_Return"] = api[native_call.RETURN_ARRAY] or 0
+    addresses["PyArray_Return"] = api[native_results.RETURN_ARRAY] or 0
+    addresses["PyArray_SetBaseObject"] = api[native_results.SET_BASE] or 0
+    for name, names in native_match.OPTIONAL_SYMBOLS.items():
+        known = [getattr(ctypes.pythonapi, n) for n in names if hasattr(ctypes.pythonapi, n)]
+        # Where there is none, nobody calls it; the linker wants an address all the same.
+        addresses[name] = ctypes.cast((known or [ctypes.pythonapi.PyErr_Clear])[0], ctypes.c_void_p).value or 0
     return addresses
+
+
+@cache
+def has_symbol(name: str) -> bool:
+    """Whether this CPython has one of the optional functions."""
+    return any(hasattr(ctypes.pythonapi, n) for n in native_match.OPTIONAL_SYMBOLS[name])
 
 
 def _word(owner: object, offset: int, kind: type[Any] = ctypes.c_size_t) -> int:

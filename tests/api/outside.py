@@ -30,5 +30,6 @@ def follow(jitted: Any, function: Callable[..., Any], changes: Sequence[Callable
         change()
         np.testing.assert_allclose(jitted(X), function(X), rtol=1e-13, err_msg=f"change {step}")
         known = jitted.cache_info().compiles
-        np.testing.assert_allclose(jitted(X), function(X), rtol=1e-13, err_msg=f"change {step}, again")
+        for _ in range(4):  # the last ones go the native way where there is one
+            np.testing.assert_allclose(jitted(X), function(X), rtol=1e-13, err_msg=f"change {step}, again")
         assert jitted.cache_info().compiles == known, jitted.explain()

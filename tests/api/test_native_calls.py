@@ -14,38 +14,9 @@ import pytest
 import tenferro as tn
 from tenferro.engines.errors import BrokenEngineError
 from tenferro.tracer import switches
-
-RUNS = 5
-"""Enough for an entry: calls are learnt from the second on."""
-
-
-def native_hits(f: Any) -> int:
-    return 0 if f._shortcuts is None else f._shortcuts.hits
-
-
-def served(f: Any, *args: Any, **kwargs: Any) -> Any:
-    """The last of a few calls with these arguments, which must have been a native one."""
-    for _ in range(100):  # what is called in many forms learns them one by one, ever more seldom
-        before = native_hits(f)
-        result = f(*args, **kwargs)
-        if native_hits(f) == before + 1:
-            return result
-    raise AssertionError("the call took the long way")
-
+from tests.api.native import RUNS, native_hits, same, served
 
 x, y = np.arange(6.0).reshape(2, 3), np.arange(6.0, 12.0).reshape(2, 3)
-
-
-def same(found: Any, expected: Any) -> None:
-    """Equal in class, dtype, shape and bits."""
-    assert type(found) is type(expected), (type(found), type(expected))
-    if isinstance(expected, tuple | list):
-        assert len(found) == len(expected)
-        for a, b in zip(found, expected, strict=True):
-            same(a, b)
-        return
-    a, b = np.asarray(found), np.asarray(expected)
-    assert a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
 
 
 ARGUMENTS: list[tuple[str, Any, tuple[Any, ...]]] = [
@@ -195,19 +166,6 @@ def test_calls_are_counted():
         f(x)
     assert f.cache_info().hits == 49 and native_hits(f) > 40
     assert "calls served 49" in str(f.explain())
-
-
-def test_views_and_inputs_take_the_long_way():
-    f = tn.jit(lambda a: a)
-    for _ in range(RUNS):
-        assert f(x) is x
-    g = tn.jit(lambda a: a.T)
-    for _ in range(RUNS):
-        assert np.shares_memory(g(x), x)
-    h = tn.jit(lambda a: (b := a + 1, b))
-    for _ in range(RUNS):
-        first, second = h(x)
-        assert first is second
 
 
 def test_captured_values_are_looked_at():

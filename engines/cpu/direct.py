@@ -1,0 +1,65 @@
+"""What native calls can run of a bound plan: at most one block, and views.
+
+In: a ``BoundPlan``. Out: the block, the views, and for each of the program's outputs what it is; None for a plan with
+anything between that Python does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tenferro.engines.cpu.binding import BoundPlan, Drop, Enter, ViewOf
+from tenferro.engines.cpu.native import Block
+from tenferro.engines.cpu.native_entry import OUTPUTS, OUTPUTS_AT
+from tenferro.engines.cpu.native_match import MAX_VALUES
+from tenferro.engines.engine import ArrayFrom, Shortcut, ViewFrom
+
+
+@dataclass(frozen=True, slots=True)
+class Direct:
+    """positions: of the block's arrays among the program's inputs."""
+
+    block: Block | None
+    positions: tuple[int, ...]
+    views: tuple[ViewFrom, ...]
+    outputs: tuple[ArrayFrom, ...]
+
+    def shortcut(self, owner: object, threads: int, calls: int) -> Shortcut:
+        """For entries; ``owner`` keeps the block's code alive."""
+        block = self.block or Block()
+        if block.buffer is None:
+            block.seal()
+        assert block.buffer is not None
+        words: Sequence[int] = block.buffer.tolist()
+        made = tuple([8 * (words[OUTPUTS_AT] + k) for k in range(words[OUTPUTS])])
+        places = {p: k for k, p in enumerate(self.positions)}
+        return Shortcut(owner, words, threads, places, self.outputs, made, self.views, calls)
+
+
+def direct(bound: BoundPlan, inputs: int) -> Direct | None:
+    """The plan of a program with so many inputs as native calls run it, None where they cannot."""
+    found: dict[int, ArrayFrom] = {k: ("input", k) for k in range(inputs)}
+    views: list[ViewFrom] = []
+    enter: Enter | None = None
+    if bound.tail is not None:
+        return None
+    for action in bound.actions:
+        match action:
+            case Enter() if enter is None and all(p < inputs for p in action.positions):
+                enter = action
+                found |= {p: ("made", k) for k, p in enumerate(action.made)}
+            case ViewOf(copy_reshape=None) if action.source in found:
+                of = found[action.source]
+                found[action.position] = ("view", len(views))
+                views.append(ViewFrom(of, action.offset, action.shape, action.strides, action.dtype))
+            case Drop():
+                pass  # what is no result is dropped at the end
+            case _:
+                return None
+    outputs = [found.get(o) if isinstance(o, int) else None for o in bound.outputs]
+    known = tuple([o for o in outputs if o is not None])
+    positions = () if enter is None else enter.positions
+    if len(known) < len(outputs) or max(len(positions), len(known) + len(views)) > MAX_VALUES:
+        return None
+    return Direct(None if enter is None else enter.block, positions, tuple(views), known)

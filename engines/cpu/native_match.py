@@ -1,0 +1,344 @@
+"""Matching: whether a call's values are such as an entry serves, compared record by record.
+
+An *entry* is a list of *records* that look at *values*: the arguments as given, then what records of containers,
+attributes, captured variables and tn.Arrays bring to light. ``tenferro.engines.cpu.shortcuts`` writes them. What a
+record brings to light is held until the call is over: reading an attribute may run Python, and a run that lets go of
+the GIL may outlive the container.
+"""
+
+from __future__ import annotations
+
+from tenferro.engines.cpu.native_entry import (
+    DATA_AT,
+    DESCRIPTOR_AT,
+    FLAGS_AT,
+    HEAD,
+    NDARRAY,
+    OBJECTS,
+    TYPE_AT,
+    Py_DecRef,
+    Py_IncRef,
+    PyErr_Occurred,
+    PyLong_AsLongLong,
+)
+from tenferro.engines.cpu.native_language import Foreign, Global, inlined, native, stack
+from tenferro.engines.cpu.native_prelude import load, load32, store
+
+MAX_VALUES = 256
+VALUE_BYTES = 8 * MAX_VALUES
+
+# An entry, in bytes. NAMES: how many of the values are keywords, whose names stand behind the fixed words. LEFT: calls
+# that it still serves, −1 for any number. What ends in AT is where something stands, in bytes from the entry's start.
+(
+    OWNER, BLOCK, THREADS, GIVEN, NAMES, RECORDS, RECORDS_AT, LEFT, SERVED, LEAVES, LEAVES_AT, FORM, FORM_AT, VIEWS,
+    VIEWS_AT,
+) = range(0, 120, 8)  # fmt: skip
+ENTRY_WORDS = 15
+# A record, in bytes: its words in all, its kind, the value that it looks at, what it expects there.
+LENGTH, KIND, VALUE, EXPECTED, PLACE, MORE = range(0, 48, 8)
+# Kinds. Those up to ABSENT only look; those that take an operand have its place among the block's arrays, or −1. The
+# others bring values to light.
+ARRAY, CLASS, INTEGER, SAME, EQUAL_TO, WEAK, SIZED, KEYS, MEMBER, MISSING, NOT_THERE, NOT_OWN, ABSENT = range(13)
+IN_TUPLE, IN_LIST, IN_DICT, IN_CELL, IN_GLOBALS, HELD, WRAPPED, ATTRIBUTE, ITEM = range(13, 22)
+
+RANK_AT, SIZES_AT, STRIDES_AT = HEAD + 8, HEAD + 16, HEAD + 24
+NPY_ARRAY_ALIGNED = 0x100
+# In objects of CPython: the digits of a float, the items of a tuple, of a list, a cell's content, a tuple's length, the
+# object of a weak reference.
+NUMBER_AT, ITEMS_AT, LIST_ITEMS_AT, CONTENT_AT, SIZE_AT, REFERENT_AT = HEAD, HEAD + 8, HEAD + 8, HEAD, HEAD, HEAD
+
+# Words: the types int, tuple, list, dict, tn.Array; where its slots data, engine and scalar are; the class of bound
+# methods.
+CALL_OBJECTS = Global("call_objects", 128)
+INT, TUPLE_TYPE, LIST_TYPE, DICT_TYPE, WRAPPER, DATA_SLOT, ENGINE_SLOT, SCALAR_SLOT, BOUND = range(0, 72, 8)
+
+PyDict_GetItem = Foreign("PyDict_GetItem", "ptr", ("ptr", "ptr"))
+PyDict_Next = Foreign("PyDict_Next", "i32", ("ptr", "ptr", "ptr", "ptr"))
+PyDict_Size = Foreign("PyDict_Size", "i64", ("ptr",))
+PyErr_Clear = Foreign("PyErr_Clear", "void", ())
+PyObject_GetAttr = Foreign("PyObject_GetAttr", "ptr", ("ptr", "ptr"))
+PyObject_GenericGetDict = Foreign("PyObject_GenericGetDict", "ptr", ("ptr", "ptr"))
+PyObject_GetItem = Foreign("PyObject_GetItem", "ptr", ("ptr", "ptr"))
+# (object, name, address of the result) → 1 where it has the attribute, 0 where not, −1 with an exception set.
+PyObject_GetOptionalAttr = Foreign("PyObject_GetOptionalAttr", "i32", ("ptr", "ptr", "ptr"))
+# (class, name) → what stands there in the class or its bases, no new reference.
+_PyType_Lookup = Foreign("_PyType_Lookup", "ptr", ("ptr", "ptr"))
+# (object, name, dict or 0, 1 for no exception where there is none)
+_PyObject_GenericGetAttrWithDict = Foreign("_PyObject_GenericGetAttrWithDict", "ptr", ("ptr", "ptr", "ptr", "i32"))
+OPTIONAL_SYMBOLS: dict[str, tuple[str, ...]] = {
+    "PyObject_GetOptionalAttr": ("PyObject_GetOptionalAttr", "_PyObject_LookupAttr"),
+    "_PyType_Lookup": ("_PyType_Lookup",),
+    "_PyObject_GenericGetAttrWithDict": ("_PyObject_GenericGetAttrWithDict",),
+}
+"""What not every CPython has, and under which names; the records that need one of them are not written there."""
+MATCH_SYMBOLS = (
+    "PyDict_GetItem", "PyDict_Next", "PyDict_Size", "PyErr_Clear", "PyObject_GetAttr", "PyObject_GenericGetDict",
+    "PyObject_GetItem",
+)  # fmt: skip
+
+
+@native
+def call_objects_address() -> int:
+    """Where the words of CALL_OBJECTS are written at initialisation."""
+    return CALL_OBJECTS
+
+
+# -- records that look -------------------------------------------------------------------------------------------------
+
+
+@inlined
+def is_array(record: int, value: int) -> int:
+    """Whether an aligned ndarray has the dtype, sizes and strides of a record."""
+    if load(value + TYPE_AT) != load(OBJECTS + NDARRAY) or load(value + DESCRIPTOR_AT) != load(record + EXPECTED):
+        return 0
+    if load32(value + FLAGS_AT) & NPY_ARRAY_ALIGNED == 0:
+        return 0
+    rank = load32(value + RANK_AT)
+    expected = record + MORE
+    if rank != load(expected):
+        return 0
+    end = 8 * rank
+    sizes = load(value + SIZES_AT)
+    strides = load(value + STRIDES_AT)
+    expected += 8
+    axis = 0
+    while axis < end:
+        if load(sizes + axis) != load(expected + axis) or load(strides + axis) != load(expected + end + axis):
+            return 0
+        axis += 8
+    return 1
+
+
+@native
+def is_integer(record: int, value: int) -> int:
+    """Whether it is an int of the record's number."""
+    if load(value + TYPE_AT) != load(CALL_OBJECTS + INT):
+        return 0
+    found = PyLong_AsLongLong(value)
+    if found == -1 and PyErr_Occurred():
+        PyErr_Clear()
+        return 0
+    return found == load(record + EXPECTED)
+
+
+@native
+def is_sized(record: int, value: int) -> int:
+    """Whether it is a tuple or list (EXPECTED) of a length (PLACE)."""
+    if load(value + TYPE_AT) != load(record + EXPECTED):
+        return 0
+    return load(value + SIZE_AT) == load(record + PLACE)
+
+
+@native
+def has_keys(record: int, value: int) -> int:
+    """Whether it is a dict of the record's keys, in order."""
+    size = load(record + EXPECTED)
+    if load(value + TYPE_AT) != load(CALL_OBJECTS + DICT_TYPE) or PyDict_Size(value) != size:
+        return 0
+    cursor = stack(24)
+    store(cursor, 0)
+    k = 0
+    while k < size:
+        if PyDict_Next(value, cursor, cursor + 8, cursor + 16) == 0 or load(cursor + 8) != load(record + MORE + 8 * k):
+            return 0
+        k += 1
+    return 1
+
+
+@native
+def is_missing(value: int, name: int) -> int:
+    """Whether an object has no such attribute, made up ones included."""
+    found = stack(8)
+    known = PyObject_GetOptionalAttr(value, name, found)
+    if known > 0:
+        Py_DecRef(load(found))
+    if known < 0:
+        PyErr_Clear()
+    return known == 0
+
+
+@native
+def is_not_there(value: int, name: int) -> int:
+    """Whether neither an object nor its class has such an attribute."""
+    found = _PyObject_GenericGetAttrWithDict(value, name, 0, 1)
+    if found:
+        Py_DecRef(found)
+        return 0
+    if PyErr_Occurred():
+        PyErr_Clear()
+        return 0
+    return 1
+
+
+@native
+def is_not_own(value: int, name: int) -> int:
+    """Whether an object's own dict has no such name."""
+    names = PyObject_GenericGetDict(value, 0)
+    if names == 0:
+        PyErr_Clear()
+        return 1
+    found = PyDict_GetItem(names, name)
+    Py_DecRef(names)
+    return found == 0
+
+
+@inlined
+def fits(record: int, kind: int, value: int, values: int) -> int:
+    """Whether a value is as its record expects."""
+    expected = load(record + EXPECTED)
+    if kind == ARRAY:
+        return is_array(record, value)
+    if kind == CLASS:
+        return load(value + TYPE_AT) == expected
+    if kind == SAME:
+        return value == expected
+    if kind == INTEGER:
+        return is_integer(record, value)
+    if kind == EQUAL_TO:
+        return value == load(values + 8 * expected)
+    if kind == WEAK:
+        return value == load(expected + REFERENT_AT)
+    if kind == SIZED:
+        return is_sized(record, value)
+    if kind == KEYS:
+        return has_keys(record, value)
+    if kind == MEMBER:
+        # EXPECTED: what stands in a class under a name (PLACE), 0 for nothing.
+        return _PyType_Lookup(value, load(record + PLACE)) == expected
+    if kind == MISSING:
+        return is_missing(value, expected)
+    if kind == NOT_THERE:
+        return is_not_there(value, expected)
+    if kind == NOT_OWN:
+        return is_not_own(value, expected)
+    # A dict without a name, which stands behind the words that all records have.
+    return PyDict_GetItem(expected, load(record + MORE)) == 0
+
+
+# -- records that bring values to light --------------------------------------------------------------------------------
+
+
+@native
+def let_go(values: int, first: int, count: int) -> int:
+    """Give up the values from ``first`` on."""
+    while first < count:
+        Py_DecRef(load(values + 8 * first))
+        first += 1
+    return 0
+
+
+@inlined
+def open_sequence(items: int, size: int, values: int, count: int) -> int:
+    """Append a tuple's or a list's items to the values."""
+    k = 0
+    while k < size:
+        item = load(items + 8 * k)
+        Py_IncRef(item)
+        store(values + 8 * (count + k), item)
+        k += 1
+    return count + size
+
+
+@native
+def open_dict(record: int, value: int, values: int, count: int) -> int:
+    """Append a dict's values where its keys are the record's, in order; else -1."""
+    if not has_keys(record, value):
+        return -1
+    size = load(record + EXPECTED)
+    cursor = stack(24)
+    store(cursor, 0)
+    k = 0
+    while k < size:
+        PyDict_Next(value, cursor, cursor + 8, cursor + 16)
+        Py_IncRef(load(cursor + 16))
+        store(values + 8 * (count + k), load(cursor + 16))
+        k += 1
+    return count + size
+
+
+@native
+def inside(record: int, kind: int, value: int) -> int:
+    """One value that a record brings to light, with a reference to it; 0 where there is none."""
+    expected = load(record + EXPECTED)
+    if kind == ATTRIBUTE or kind == ITEM:
+        if kind == ATTRIBUTE:
+            found = PyObject_GetAttr(value, expected)
+        else:
+            found = PyObject_GetItem(value, expected)
+        if found == 0:
+            PyErr_Clear()
+        return found
+    if kind == WRAPPED:
+        # EXPECTED: the engine; PLACE: True or False, whether it stands for a NumPy scalar.
+        if load(value + TYPE_AT) != load(CALL_OBJECTS + WRAPPER):
+            return 0
+        if load(value + load(CALL_OBJECTS + ENGINE_SLOT)) != expected:
+            return 0
+        if load(value + load(CALL_OBJECTS + SCALAR_SLOT)) != load(record + PLACE):
+            return 0
+        found = load(value + load(CALL_OBJECTS + DATA_SLOT))
+    else:
+        # EXPECTED: the cell, the dict of globals, or the object itself; PLACE: the name in the dict.
+        found = expected
+        if kind == IN_CELL:
+            found = load(expected + CONTENT_AT)
+        if kind == IN_GLOBALS:
+            found = PyDict_GetItem(expected, load(record + PLACE))
+    if found:
+        Py_IncRef(found)
+    return found
+
+
+@native
+def open_value(record: int, kind: int, value: int, values: int, count: int) -> int:
+    """Append what a record brings to light; the new count, or -1 where the value does not fit."""
+    size = load(record + EXPECTED)
+    if kind == IN_TUPLE:
+        # PLACE: the class, a tuple's or a named one's.
+        if load(value + TYPE_AT) != load(record + PLACE) or load(value + SIZE_AT) != size:
+            return -1
+        return open_sequence(value + ITEMS_AT, size, values, count)
+    if kind == IN_LIST:
+        if load(value + TYPE_AT) != load(CALL_OBJECTS + LIST_TYPE) or load(value + SIZE_AT) != size:
+            return -1
+        return open_sequence(load(value + LIST_ITEMS_AT), size, values, count)
+    if kind == IN_DICT:
+        return open_dict(record, value, values, count)
+    found = inside(record, kind, value)
+    if found == 0:
+        return -1
+    store(values + 8 * count, found)
+    return count + 1
+
+
+@inlined
+def matches(entry: int, values: int, addresses: int) -> int:
+    """How many values there are, if they are such as the entry serves, else -1; the data of its operands then stand in
+    ``addresses``, and what was brought to light is to be let go of."""
+    record = entry + load(entry + RECORDS_AT)
+    left = load(entry + RECORDS)
+    first = load(entry + GIVEN) + load(entry + NAMES)
+    count = first
+    while left > 0:
+        kind = load(record + KIND)
+        value = load(values + 8 * load(record + VALUE))
+        if kind <= ABSENT:
+            if not fits(record, kind, value, values):
+                let_go(values, first, count)
+                return -1
+            if kind <= CLASS:
+                place = load(record + PLACE)
+                if place >= 0:
+                    if kind == ARRAY:
+                        store(addresses + 8 * place, load(value + DATA_AT))
+                    else:
+                        store(addresses + 8 * place, value + NUMBER_AT)
+        else:
+            found = open_value(record, kind, value, values, count)
+            if found < 0:
+                let_go(values, first, count)
+                return -1
+            count = found
+        record += load(record + LENGTH)
+        left -= 1
+    return count
