@@ -8,8 +8,8 @@ records it in a trace again, which is how transformations reach into it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ import numpy as np
 from tenferro.tracer import build
 from tenferro.tracer.derivation import Derivation
 from tenferro.tracer.dims import DimExpr, Extent, Leaf, extents_in, leaf, leaves, mapped, substitute
+from tenferro.tracer.ops import reductions
 from tenferro.tracer.program import (
     ArrayType,
     DimScalar,
@@ -219,3 +220,18 @@ def as_extent(x: Operand) -> Extent:
 def inline(trace: Trace, body: Body, operands: Sequence[Operand]) -> list[Operand]:
     """Record a body's operations on these operands; its results."""
     return Inlined(trace, body, operands).outputs
+
+
+@cache
+def asked(condition: Body) -> Body:
+    """A condition of lanes as one of them all: whether it holds for any."""
+    program = condition.program
+    (holds,) = program.outputs
+    if not holds.type.shape:
+        return condition
+    params = Params(axes=tuple(range(holds.type.rank)), keepdims=False)
+    value = Value(
+        len(program.inputs) + sum(len(o.outputs) for o in program.operations), ArrayType(holds.type.dtype, ())
+    )
+    more = Operation(reductions.max_, (holds,), params, (value,))
+    return Body(replace(program, operations=(*program.operations, more), outputs=(value,)))

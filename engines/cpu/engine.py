@@ -32,7 +32,7 @@ from tenferro.engines.values import input_sizes, scalar_array
 from tenferro.lowering import lower
 from tenferro.lowering.exec_program import Slot
 from tenferro.lowering.plan import Plan, Stretch
-from tenferro.tracer.bodies import Body
+from tenferro.tracer.bodies import Body, asked
 from tenferro.tracer.config import config
 from tenferro.tracer.dims import Environment, Leaf
 from tenferro.tracer.errors import LoweringError
@@ -275,7 +275,7 @@ class CpuExecutable(Executable):
             if kind == "scan":
                 found = loops.scan(self._unit(params["body"]), operands, params, self._share)
             elif kind == "while":
-                units = self._unit(params["body"]), self._unit(params["condition"])
+                units = self._unit(params["body"]), self._unit(asked(params["condition"]))
                 found = loops.while_loop(*units, operands, params, self._share)
         if found is None:
             return LOOPS[kind](self._run_body, operands, params)

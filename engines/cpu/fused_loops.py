@@ -17,8 +17,8 @@ from tenferro.tracer.bodies import Body
 from tenferro.tracer.config import config
 from tenferro.tracer.dims import Extent
 from tenferro.tracer.op import Pointwise
-from tenferro.tracer.ops import layout, pointwise, reductions
-from tenferro.tracer.program import DimScalar, Literal, Operand, Operation, SemanticProgram, Value
+from tenferro.tracer.ops import layout
+from tenferro.tracer.program import DimScalar, Operand, Operation, SemanticProgram, Value
 
 Level = OneOf["one", "lane", "array"]
 """Rank 0; one value for each lane; an array that elements are picked from."""
@@ -90,26 +90,21 @@ def fused_scan(body: Body, carry: int, walked: int) -> FusedLoop | None:
     return FusedLoop(body.program.name, part, None, carry, walked, lane, False, _sizes(part))
 
 
-def fused_while(body: Body, condition: Body, carry: int, stops_lanes: bool) -> FusedLoop | None:
-    """The kernel of a while loop. With ``stops_lanes`` the body leaves lanes as they are that the condition stops."""
+def fused_while(body: Body, condition: Body, carry: int, lanes: int) -> FusedLoop | None:
+    """The kernel of a while loop. Of lanes that stop one by one all values must be."""
     program, asked = simplify(body.program, config()), simplify(condition.program, config())
     lane = _lane_shape(program, carry)
-    if lane is None:
+    if lane is None or (lanes and len(lane) != lanes):
         return None
-    if stops_lanes:
-        found = _of_each_lane(asked)
-        if found is None:
-            return None
-        asked = found
     part, question = _part(program, carry, lane), _part(asked, carry, lane)
     if part is None or question is None or not _fits(part, carry):
         return None
     if len(program.outputs) > carry and lane:  # what is stacked while lanes stop one by one
         return None
-    wanted: Level = "lane" if stops_lanes else "one"
+    wanted: Level = "lane" if lanes else "one"
     if _level(question, question.outputs[0]) != wanted:
         return None
-    return FusedLoop(body.program.name, part, question, carry, 0, lane, stops_lanes, (*_sizes(part), *_sizes(question)))
+    return FusedLoop(body.program.name, part, question, carry, 0, lane, bool(lanes), (*_sizes(part), *_sizes(question)))
 
 
 def _lane_shape(program: SemanticProgram, carry: int) -> tuple[Extent, ...] | None:
@@ -186,23 +181,6 @@ def _sizes(part: Part) -> tuple[DimScalar, ...]:
     """The sizes that are used as numbers, each once."""
     found = [x for o in part.program.operations for x in o.inputs] + list(part.outputs)
     return tuple(dict.fromkeys(x for x in found if isinstance(x, DimScalar)))
-
-
-def _of_each_lane(program: SemanticProgram) -> SemanticProgram | None:
-    """The condition of each lane, of one that counts the lanes that go on: 0 < Σ holds."""
-    (output,) = program.outputs
-    made = {o.outputs[0].id: o for o in program.operations}
-    last = made.get(output.id) if isinstance(output, Value) else None
-    if last is None or last.op is not pointwise.less or not isinstance(last.inputs[0], Literal):
-        return None
-    total = made.get(last.inputs[1].id) if isinstance(last.inputs[1], Value) else None
-    if total is None or total.op is not reductions.sum_ or not isinstance(total.inputs[0], Value):
-        return None
-    counted = made.get(total.inputs[0].id)
-    if counted is None or counted.op is not pointwise.astype:
-        return None
-    kept = [o for o in program.operations if o not in (last, total, counted)]
-    return SemanticProgram(program.name, program.inputs, tuple(kept), (counted.inputs[0],), (0,))
 
 
 def lanes_of(loop: FusedLoop, count: int) -> int:

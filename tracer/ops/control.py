@@ -4,10 +4,11 @@
 besides (values, then sizes). The body takes carry, slices, and those; it gives the next carry and what is stacked.
 ``params``: ``body``, ``carry`` and ``walked`` (how many), ``length``, ``reverse``, ``shapes`` (of the stacked results).
 
-``while``: operands are the carry's initial values and what both bodies read besides. ``params``: ``condition`` (one
-bool), ``body``, ``carry``, ``shapes``, ``lanes`` (whether the condition counts lanes along the leading axis, and the body
-leaves those as they are that have stopped). Results beyond the carry are stacked, one entry a turn: ``shapes`` are theirs,
-and the first extent of each is the number of turns, known when the loop has run.
+``while``: operands are the carry's initial values and what both bodies read besides. ``params``: ``condition``, ``body``,
+``carry``, ``lanes``, ``shapes``. The condition gives bools of rank ``lanes``, one for each lane of as many leading axes:
+the loop turns as long as one of them holds, and where ``lanes`` is not 0 the body leaves those lanes as they are that
+have stopped. Results beyond the carry are stacked, one entry a turn: ``shapes`` are theirs, and the first extent of each
+is the number of turns, known when the loop has run.
 
 ``cond``: the first operand, an int64, chooses a body, the others are what all bodies read. An index out of range takes
 the nearest. ``params``: ``branches``, ``shapes`` (of all results).
@@ -43,8 +44,8 @@ def _infer_scan(types: Sequence[ArrayType], params: Params) -> tuple[ArrayType, 
 def _infer_while(types: Sequence[ArrayType], params: Params) -> tuple[ArrayType, ...]:
     carry = tuple(ArrayType(t.dtype, t.shape) for t in types[: params["carry"]])
     (condition,), outputs = params["condition"].outputs, params["body"].outputs
-    if condition.dtype != np.bool_ or condition.shape:
-        raise ShapeError(f"while: a condition of type {condition}; one bool is needed")
+    if condition.dtype != np.bool_ or condition.rank != params["lanes"]:
+        raise ShapeError(f"while: a condition of type {condition}; bools of rank {params['lanes']} are needed")
     _same_dtypes("while", carry, outputs[: len(carry)])
     stacked = outputs[len(carry) :]
     return (*carry, *(ArrayType(t.dtype, s) for t, s in zip(stacked, params["shapes"], strict=True)))
@@ -91,7 +92,7 @@ def looped(run: RunBody, operands: Sequence[Any], params: Params | dict[str, Any
     carry, rest = list(operands[:count]), operands[count:]
     body, condition = params["body"], params["condition"]
     kept: list[list[Any]] = [[] for _ in body.outputs[count:]]
-    while bool(np.asarray(run(condition, [*carry, *rest])[0])):
+    while np.any(run(condition, [*carry, *rest])[0]):
         found = run(body, [*carry, *rest])
         carry = list(found[:count])
         for entries, one in zip(kept, found[count:], strict=True):

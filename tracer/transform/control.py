@@ -104,7 +104,7 @@ def while_loop(trace: Trace, condition: Function, body: Function, init: Any, nam
         body=run,
         carry=len(begun),
         shapes=(),
-        lanes=False,
+        lanes=0,
     )
     return initial.close([_result(trace, y, t) for y, t in zip(made, types, strict=True)])
 

@@ -77,7 +77,7 @@ def jvp_while(b: Derivation, operation: Operation, tangents: Tangents) -> Tangen
     return answer
 
 
-def _emit(trace: Trace, closing: Closing, initial: Sequence[Operand], lanes: bool) -> tuple[Value, ...]:
+def _emit(trace: Trace, closing: Closing, initial: Sequence[Operand], lanes: int) -> tuple[Value, ...]:
     condition, body = closing.bodies()
     return trace.emit(
         control.while_,
@@ -86,7 +86,7 @@ def _emit(trace: Trace, closing: Closing, initial: Sequence[Operand], lanes: boo
         body=body,
         carry=len(initial),
         shapes=(),
-        lanes=bool(lanes),
+        lanes=lanes,
     )
 
 
@@ -104,7 +104,7 @@ def _linearized(b: Derivation, operation: Operation, tangents: Tangents) -> Tang
     turns = shapes[0][0] if shapes else leaf("runtime", trace.number(operation), 0)
     stacks = _stack(trace, operation, loop, found, residuals, turns)
     moving = [k for k, on in enumerate(active) if on]
-    alive = Value(-1, ArrayType(b.truth(True).dtype, ()))
+    alive = Value(-1, ArrayType(b.truth(True).dtype, stacks[0].type.shape[1:]))
 
     def only_alive(results: list[Operand], given: list[Value], values: list[Value]) -> list[Operand]:
         carried = [_where(b, values[0], new, old) for new, old in zip(results, given, strict=False)]
@@ -165,8 +165,9 @@ def batch_while(b: Derivation, operation: Operation, batched: Sequence[bool], si
     trace, loop = b.trace, _as_scan(operation)
     count = len(loop.initial)
     flags, rest = list(batched[:count]), batched[count:]
+    lanes_before = operation.params["lanes"]  # whose body leaves the stopped ones as they are
     while True:
-        differs = _condition_differs(b, operation, loop, flags, rest, size)
+        differs = bool(lanes_before) or _condition_differs(b, operation, loop, flags, rest, size)
         if differs:
             flags = [True] * count
         types = [
@@ -179,7 +180,7 @@ def batch_while(b: Derivation, operation: Operation, batched: Sequence[bool], si
             results = lanes.enter(loop.body, [*carry, *loop.rest], [*flags, *rest])
             grown = [on or lanes.of(y)[1] for on, y in zip(flags, results, strict=False)]
             outputs = [lanes.full(y) if k >= count or flags[k] else lanes.of(y)[0] for k, y in enumerate(results)]
-            if differs:
+            if differs and not lanes_before:
                 holds = _holds(b, operation, carry, loop.rest, flags, rest, size)
                 outputs[:count] = [_where(b, holds, new, old) for new, old in zip(outputs, carry, strict=False)]
                 if len(outputs) > count:  # whether the turn was one
@@ -189,9 +190,7 @@ def batch_while(b: Derivation, operation: Operation, batched: Sequence[bool], si
         flags = grown
     with taken_out(trace, "while_loop") as condition:
         again = [trace.placeholder(t) for t in types]
-        holds = _holds(b, operation, again, loop.rest, flags, rest, size)
-        if differs:
-            holds = b.less(b.number(0, b.int64), b.sum(b.convert(holds, b.int64), axes=(0,), keepdims=False))
+        holds = _holds(b, operation, again, loop.rest, flags, rest, size, bool(differs))
     closing = Closing(trace)
     closing.add(operation.params["condition"].program.name, again, condition, [holds])
     closing.add(loop.body.program.name, carry, recording, outputs)
@@ -203,7 +202,8 @@ def batch_while(b: Derivation, operation: Operation, batched: Sequence[bool], si
     operands = [*begun, *closing.operands()]
     turns = leaf("runtime", len(trace.operations), 0)
     made = trace.emit(
-        control.while_, operands, condition=new_condition, body=body, carry=count, lanes=differs,
+        control.while_, operands, condition=new_condition, body=body, carry=count,
+        lanes=lanes_before + 1 if differs else 0,
         shapes=tuple((turns, *y.type.shape) for y in outputs[count:]),
     )  # fmt: skip
     last = [y if on else b.stretched(y, size) for y, on in zip(made, flags, strict=False)]
@@ -212,12 +212,12 @@ def batch_while(b: Derivation, operation: Operation, batched: Sequence[bool], si
 
 def _holds(
     b: Derivation, operation: Operation, carry: Sequence[Operand], outer: Sequence[Operand], flags: Sequence[bool],
-    rest: Sequence[bool], size: Extent,
+    rest: Sequence[bool], size: Extent, in_full: bool = True,
 ) -> Operand:  # fmt: skip
     """The condition, of each lane or of all."""
     lanes = Lanes(b.trace, size)
     (found,) = lanes.enter(operation.params["condition"], [*carry, *outer], [*flags, *rest])
-    return lanes.of(found)[0]
+    return lanes.full(found) if in_full else lanes.of(found)[0]
 
 
 def _condition_differs(
