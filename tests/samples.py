@@ -540,6 +540,29 @@ def _numpy_call() -> Row:
         samples.append(Sample((filled((4, 3), dtype, 1),), call("sort", (4, 3), dtype, axis=0)))
         samples.append(Sample((filled((5,), dtype, 2), filled((5,), dtype, 3)), call("fmax", (5,), dtype)))
         samples += [Sample((filled((n,), dtype, 4),), call("sort", (n,), dtype)) for n in (0, 1)]
+    for dtype in of_kinds("f"):
+        values = uniform((4, 5), dtype, 5)
+        samples.append(Sample((values,), call("cumprod", (4, 5), dtype, axis=1)))
+        samples.append(Sample((values,), call("median", (5,), dtype, axis=(0,), keepdims=False)))
+        for method, q in (("linear", 0.3), ("lower", 0.6), ("higher", 0.3), ("nearest", 0.4), ("midpoint", 0.5)):
+            options = {"axis": (1, 0), "keepdims": True, "method": method, "q": q}
+            samples.append(Sample((values,), call("quantile", (1, 1), dtype, **options)))
+        samples.append(Sample((values,), call("percentile", (4,), dtype, axis=(1,), keepdims=False, q=30)))
+        n = np.array([[0], [-2], [3], [1]], np.int64) * np.ones(5, np.int64)
+        samples.append(Sample((values, n), call("ldexp", (4, 5), dtype)))
+    points, heights = np.array([-1.0, 0.5, 1.5, 2.0]), np.array([2.0, -1.0, 0.25, 1.0])
+    for where in (uniform((3, 4), "float64", 6), np.array([-9.0, 9.0, 0.0])):
+        samples.append(Sample((where, points, heights), call("interp", where.shape, "float64")))
+        samples.append(Sample((where, points, heights), call("interp", where.shape, "float64", left=7.0, right=-7.0)))
+    for dtype in of_kinds("c"):
+        values = uniform((4, 5), dtype, 7)
+        samples.append(Sample((values, uniform((4, 5), dtype, 8)), call("power", (4, 5), dtype)))
+        samples += [
+            Sample((values,), call(function, (4, 5), dtype))
+            for function in (
+                "expm1", "log1p", "arcsin", "arccos", "arctan", "arcsinh", "arccosh", "arctanh",
+            )
+        ]  # fmt: skip
     sized = Sized((("float32",),), _same(1), lambda n, m: call("sort", (n, m), "float32", axis=1))
     bad = BadCall(
         (_type("float32", 3),), {"function": "sort", "static": (), "shape": (3,), "dtype": np.dtype(object)},
@@ -605,7 +628,10 @@ SAMPLES: dict[str, Row] = {
     "subtract": pointwise("subtract", 2, "iufc", "bits"),
     "multiply": pointwise("multiply", 2, "biufc", "complex"),
     "divide": pointwise("divide", 2, "fc", "complex", ("float32", "complex64")),
-    **{name: pointwise(name, 2, "fc", "complex", ("float32",)) for name in ("tangent_product", "tangent_quotient")},
+    **{
+        name: pointwise(name, 2, "fc", "complex", ("float32",))
+        for name in ("tangent_product", "tangent_quotient", "tangent_pair")
+    },
     "floor_divide": pointwise("floor_divide", 2, "iuf", "bits"),
     "remainder": pointwise("remainder", 2, "iuf", "bits"),
     "negative": pointwise("negative", 1, "iufc", "bits"),

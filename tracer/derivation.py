@@ -29,7 +29,7 @@ class Derivation:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
 
-    int64 = np.dtype(np.int64)
+    int64, float64 = np.dtype(np.int64), np.dtype(np.float64)
 
     def __getattr__(self, name: str) -> Callable[..., Value]:
         op = OPS.get(name)

@@ -110,7 +110,7 @@ BAD_CALLS: dict[str, Bad] = {
 WITHOUT = {
     "copy", "absolute", "conjugate", "real", "imag", "exp", "log", "sin", "cos", "tanh", "sqrt", "rint", "iota",
     "reciprocal", "slice_update", "scatter", *(name for name in UNARY if name != "cbrt"), "mask_update", "numpy_call",
-    "tangent_product", "tangent_quotient", "recurrence",
+    "tangent_product", "tangent_quotient", "tangent_pair", "recurrence",
 }  # fmt: skip
 """Rows that refuse nothing a user can write, or that users reach only through the assignments tested below, or through
 derivatives."""

@@ -1,21 +1,28 @@
-"""Derivatives and batches of NumPy functions that are called by name, as far as they have some, and of recurrences."""
+"""Derivatives and batches of NumPy functions that are called by name, as far as they have some, and of recurrences.
+
+A rule of ``JVPS`` gives the result's tangent from those of the operands, a rule of ``BATCHES`` the parameters for all
+lanes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tenferro.tracer.dims import Extent, product
-from tenferro.tracer.errors import DerivativeError
+from tenferro.tracer.errors import BatchError, DerivativeError
 from tenferro.tracer.lines import at
 from tenferro.tracer.op import Tangents
-from tenferro.tracer.ops.layout_rules import one
+from tenferro.tracer.ops import derivatives as d
+from tenferro.tracer.ops.columns import terms
+from tenferro.tracer.ops.layout_rules import lanes, one
 from tenferro.tracer.program import Operand, Operation
 
 if TYPE_CHECKING:
     from tenferro.tracer.derivation import Derivation
 
-Rule: TypeAlias = Callable[["Derivation", Operation, Tangents], Operand | None]
+Rule: TypeAlias = Callable[["Derivation", Operation, Tangents], Tangents]
+Static: TypeAlias = dict[str, Any]
 
 
 def jvp_call(b: Derivation, operation: Operation, tangents: Tangents) -> Tangents:
@@ -27,7 +34,31 @@ def jvp_call(b: Derivation, operation: Operation, tangents: Tangents) -> Tangent
             f"{name}: its derivative was asked for, and it has none: a function of NumPy that is called by name; "
             f"stop_gradient(x) holds its operand constant{at(operation.line)}"
         )
-    return (rule(b, operation, tangents),)
+    return rule(b, operation, tangents)
+
+
+def batch_call(b: Derivation, operation: Operation, batched: Sequence[bool], size: Extent) -> Sequence[Operand]:
+    """By the function's name: element by element, or along axes of each lane."""
+    params = operation.params
+    name, shape = params["function"], (size, *params["shape"])
+    static: Static = dict(params["static"])
+    if name in ELEMENTWISE:
+        operands = lanes(b, operation.inputs, batched, size)
+    elif name in ALONG_AXES and static.get("axis", -1) is not None:
+        operands = list(operation.inputs)
+        axis = static.get("axis", -1)
+        static["axis"] = tuple(a + 1 for a in axis) if isinstance(axis, tuple) else axis + (axis >= 0)
+    else:
+        raise BatchError(
+            f"vmap: {name}, a function of NumPy that is called by name, which has no batch rule"
+            f"{at(operation.line)}"
+        )  # fmt: skip
+    return b.emit(operation.op, operands, **{**params, "shape": shape, "static": tuple(sorted(static.items()))})
+
+
+def static_of(operation: Operation) -> Static:
+    """The function's keyword arguments."""
+    return dict(operation.params["static"])
 
 
 # -- running products ------------------------------------------------------------------------------------------------
@@ -66,13 +97,13 @@ def products_of_others(b: Derivation, x: Operand, axes: Sequence[int]) -> Operan
     return b.permuted(others, [order.index(k) for k in range(len(shape))])
 
 
-def jvp_cumprod(b: Derivation, operation: Operation, tangents: Tangents) -> Operand | None:
+def _jvp_cumprod(b: Derivation, operation: Operation, tangents: Tangents) -> Tangents:
     """y[i] = x[i] · y[i − 1], differentiated: a recurrence."""
     (x,), (y,), (t,) = operation.inputs, operation.outputs, tangents
     assert t is not None
-    axis = dict(operation.params["static"])["axis"]
+    axis = static_of(operation)["axis"]
     factors, t = b.convert(x, y.type.dtype), b.convert(t, y.type.dtype)
-    return b.recurrence(factors, b.scaled(t, shifted(b, y, axis, 1)), axis=axis)
+    return (b.recurrence(factors, b.scaled(t, shifted(b, y, axis, 1)), axis=axis),)
 
 
 # -- recurrences -----------------------------------------------------------------------------------------------------
@@ -101,8 +132,162 @@ def batch_recurrence(
     b: Derivation, operation: Operation, batched: Sequence[bool], size: Extent
 ) -> Sequence[Operand]:  # fmt: skip
     """Along the same axis of each lane."""
-    operands = [x if mine else b.stretched(x, size) for x, mine in zip(operation.inputs, batched, strict=True)]
-    return (b.recurrence(*operands, axis=operation.params["axis"] + 1),)
+    return (b.recurrence(*lanes(b, operation.inputs, batched, size), axis=operation.params["axis"] + 1),)
 
 
-JVPS: dict[str, Rule] = {"cumprod": jvp_cumprod}
+# -- order -----------------------------------------------------------------------------------------------------------
+
+
+def _ordered(b: Derivation, x: Operand, t: Operand, axes: Sequence[int], kind: Any = None) -> tuple[Operand, int]:
+    """The tangents of sorted elements, the axes as one at the end; and that axis."""
+    shape = x.type.shape
+    kept = [k for k in range(len(shape)) if k not in axes]
+    outer, length = [shape[k] for k in kept], product(shape[k] for k in axes)
+    last = len(kept)
+    rows, tangents = (b.reshaped(b.permuted(v, [*kept, *axes]), (*outer, length)) for v in (x, t))
+    static = (("axis", last), *((("kind", kind),) if kind is not None else ()))
+    order = b.numpy_call(rows, function="argsort", static=static, shape=rows.type.shape, dtype=b.int64)
+    first = b.multiply(b.order_of(tuple(outer)), b.size(length, b.int64))
+    places = b.add(order, b.broadcast_to(first, shape=rows.type.shape, axes=tuple(range(last))))
+    return b.take(b.reshaped(tangents, (product(rows.type.shape),)), places, axis=0), last
+
+
+def _jvp_sort(b: Derivation, operation: Operation, tangents: Tangents) -> Tangents:
+    """Each tangent goes where its element goes."""
+    (x,), (t,), static = operation.inputs, tangents, static_of(operation)
+    assert t is not None
+    rank = len(x.type.shape)
+    axis = static.get("axis", -1) % rank
+    found, _ = _ordered(b, x, t, [axis], static.get("kind"))
+    order = [*(k for k in range(rank) if k != axis), axis]
+    return (b.permuted(found, [order.index(k) for k in range(rank)]),)
+
+
+def _jvp_quantile(b: Derivation, operation: Operation, tangents: Tangents) -> Tangents:
+    """That of the element, or between those of two neighbours in order, where the value is between them."""
+    (x,), (y,), (t,), static = operation.inputs, operation.outputs, tangents, static_of(operation)
+    assert t is not None
+    method, axes = static.get("method", "linear"), static["axis"]
+    if method not in ("linear", "lower", "higher", "nearest", "midpoint"):
+        raise DerivativeError(
+            f"{operation.params['function']}: its derivative with method {method!r}; linear, lower, higher, nearest "
+            f"and midpoint have one{at(operation.line)}"
+        )
+    share = static.get("q", 0.5) / (100 if operation.params["function"] == "percentile" else 1)
+    found, last = _ordered(b, x, b.convert(t, y.type.dtype), axes)
+    float64 = b.float64
+    end = b.subtract(b.size(found.type.shape[last], float64), b.number(1, float64))
+    place = b.multiply(end, b.number(share, float64))
+    if method == "nearest":
+        place = b.rint(place)
+    low = b.floor(place)
+    middle = b.where(b.equal(low, place), b.number(0, float64), b.number(0.5, float64))
+    weight = {"lower": b.number(0, float64), "higher": b.ceil(b.subtract(place, low)), "midpoint": middle}.get(
+        method, b.subtract(place, low)
+    )
+    low_place = b.convert(low, b.int64)
+    high_place = b.convert(b.minimum(b.add(low, b.number(1, float64)), end), b.int64)
+    weight = b.convert(weight, y.type.dtype)
+    lower = b.scaled(b.take(found, low_place, axis=last), b.subtract(b.like(1, weight), weight))
+    value = b.add(lower, b.scaled(b.take(found, high_place, axis=last), weight))
+    return (b.reshaped(value, y.type.shape),)
+
+
+def _jvp_interp(b: Derivation, operation: Operation, tangents: Tangents) -> Tangents:
+    """Along the line between two points; beyond the ends the value is that of the end, or the number that was given."""
+    (x, xp, fp), (y,), static = operation.inputs, operation.outputs, static_of(operation)
+    if static.get("period") is not None:
+        raise DerivativeError(f"interp: its derivative with period; without it there is one{at(operation.line)}")
+    dtype = y.type.dtype
+    x, xp, fp = b.convert(x, b.float64), b.convert(xp, b.float64), b.convert(fp, dtype)
+    given = [None if t is None else b.convert(t, b.float64 if k < 2 else dtype) for k, t in enumerate(tangents)]
+    count = b.size(xp.type.shape[0], b.int64)
+    found = b.numpy_call(
+        xp, x, function="searchsorted", static=(("side", "right"),), shape=x.type.shape, dtype=b.int64
+    )  # fmt: skip
+    one_, zero = b.number(1, b.int64), b.number(0, b.int64)
+    low = b.maximum(b.minimum(b.subtract(found, one_), b.subtract(count, b.number(2, b.int64))), zero)
+    high = b.minimum(b.add(low, one_), b.subtract(count, one_))
+
+    def ends(v: Operand) -> tuple[Operand, Operand]:
+        return b.take(v, low, axis=0), b.take(v, high, axis=0)
+
+    (x0, x1), (f0, f1) = ends(xp), ends(fp)
+    width = b.subtract(x1, x0)
+    weight = b.where(b.equal(width, b.like(0, width)), b.like(0, width), b.divide(b.subtract(x, x0), width))
+    weight = b.maximum(b.minimum(weight, b.like(1, weight)), b.like(0, weight))
+    slope = b.divide(b.subtract(f1, f0), b.convert(width, dtype))
+    is_left, is_right = b.less(x, x0), b.less(x1, x)
+    outside = b.bitwise_or(is_left, is_right)
+
+    def between(v: Operand) -> Operand:
+        share = b.convert(weight, v.type.dtype)
+        first, second = ends(v)
+        return b.add(b.scaled(first, b.subtract(b.like(1, share), share)), b.scaled(second, share))
+
+    across = b.plus(given[0], None if given[1] is None else b.negative(between(given[1])))
+    total = None
+    if across is not None:
+        moved = b.where(outside, b.like(0, across), across)
+        total = b.scaled(b.convert(moved, dtype), slope)
+    if given[2] is not None:
+        held = between(given[2])
+        for side, number in ((is_left, static.get("left")), (is_right, static.get("right"))):
+            held = held if number is None else b.where(side, b.like(0, held), held)
+        total = b.plus(total, held)
+    return (total,)
+
+
+# -- element by element ----------------------------------------------------------------------------------------------
+
+
+def _power(b: Derivation, x: Operand, y: Operand) -> Operand:
+    shape = max((x.type.shape, y.type.shape), key=len)
+    return b.numpy_call(x, y, function="power", static=(), shape=shape, dtype=x.type.dtype)
+
+
+def _power_of_base(b: Derivation, t: Operand, z: Operand, x: Operand, y: Operand) -> Operand:
+    return b.scaled(t, b.scaled(y, _power(b, x, b.subtract(y, b.like(1, y)))))
+
+
+def _power_of_exponent(b: Derivation, t: Operand, z: Operand, x: Operand, y: Operand) -> Operand:
+    return b.scaled(t, b.where(b.equal(x, b.like(0, x)), b.like(0, x), b.multiply(z, b.log(x))))
+
+
+def _power_of_two(b: Derivation, t: Operand, z: Operand, x: Operand, n: Operand) -> Operand:
+    """ldexp's factor."""
+    one_ = b.broadcast(b.like(1, z), n.type.shape)
+    return b.scaled(t, b.numpy_call(one_, n, function="ldexp", static=(), shape=n.type.shape, dtype=z.type.dtype))
+
+
+def _square_root(b: Derivation, x: Operand, sign: float) -> Operand:
+    """√(1 ± x²), by way of factors for 1 − x²."""
+    return b.sqrt(d.one_less_square(b, x) if sign < 0 else b.add(b.multiply(x, x), b.like(1, x)))
+
+
+ELEMENTWISE: dict[str, Rule] = {
+    "fmax": d.extreme,
+    "fmin": d.extreme,
+    "ldexp": terms(_power_of_two, None),
+    "expm1": terms(lambda b, t, z, x: b.scaled(t, b.add(z, b.like(1, z)))),
+    "log1p": terms(lambda b, t, z, x: b.quotient(t, b.add(x, b.like(1, x)))),
+    "power": terms(_power_of_base, _power_of_exponent),
+    "arcsin": terms(lambda b, t, z, x: b.quotient(t, _square_root(b, x, -1))),
+    "arccos": terms(lambda b, t, z, x: b.negative(b.quotient(t, _square_root(b, x, -1)))),
+    "arctan": terms(lambda b, t, z, x: b.quotient(t, b.add(b.multiply(x, x), b.like(1, x)))),
+    "arcsinh": terms(lambda b, t, z, x: b.quotient(t, _square_root(b, x, 1))),
+    "arccosh": terms(lambda b, t, z, x: b.quotient(t, d.root_of_square_less_one(b, x))),
+    "arctanh": terms(lambda b, t, z, x: b.quotient(t, d.one_less_square(b, x))),
+}
+"""Of complex numbers, but for the first three; real ones have rows."""
+JVPS: dict[str, Rule] = {
+    **ELEMENTWISE,
+    "cumprod": _jvp_cumprod,
+    "sort": _jvp_sort,
+    "median": _jvp_quantile,
+    "quantile": _jvp_quantile,
+    "percentile": _jvp_quantile,
+    "interp": _jvp_interp,
+}
+ALONG_AXES = frozenset({"cumprod", "sort", "argsort", "median", "quantile", "percentile", "argpartition", "partition"})
+"""Functions whose ``axis`` may move: the last one where none is given."""

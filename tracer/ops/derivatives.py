@@ -156,16 +156,9 @@ def where_transpose(b: Derivation, operation: Operation, cotangents: Tangents, i
     return (None, *found)
 
 
-def _second_factor(b: Derivation, t: Operand, g: Operand, term: Operand) -> Operand:
-    """What the second factor adds to a guarded product: nothing where the first is 0."""
-    return b.where(b.equal(g, b.like(0, g)), b.like(0, g), term)
-
-
-product = terms(
-    lambda b, t, z, g, f: b.scaled(t, f),
-    lambda b, t, z, g, f: _second_factor(b, t, g, b.scaled(t, g)),
-)
+product = terms(lambda b, t, z, g, f: b.scaled(t, f), lambda b, t, z, g, f: b.tangent_pair(g, t))
 quotient = terms(
     lambda b, t, z, g, f: b.quotient(t, f),
-    lambda b, t, z, g, f: _second_factor(b, t, g, b.negative(b.scaled(b.quotient(t, f), z))),
+    lambda b, t, z, g, f: b.negative(b.tangent_pair(z, b.quotient(t, f))),
 )
+"""Of the guarded product and quotient, whose first operand is a tangent, and so is that of the second one."""

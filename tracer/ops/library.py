@@ -152,5 +152,5 @@ mask_update = Op(
 )  # fmt: skip
 numpy_call = Op(
     "numpy_call", Library(()), _infer_declared, _reference_numpy, calls.jvp_call, NOT_LINEAR,
-    Absent("a function of NumPy that is called by name"),
+    calls.batch_call,
 )  # fmt: skip

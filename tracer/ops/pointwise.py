@@ -82,6 +82,12 @@ def _reference_guarded(function: Callable[..., Any]) -> Callable[..., Any]:
     return reference
 
 
+def _reference_pair(g: Any, h: Any) -> Any:
+    with np.errstate(all="ignore"):
+        found = np.multiply(g, h)
+    return np.where(np.equal(g, 0) | np.equal(h, 0), np.zeros((), found.dtype), found)
+
+
 add = row(
     "add",
     np.add,
@@ -377,6 +383,13 @@ tangent_quotient = row(
     jvp=d.quotient, transpose=sides(lambda b, ct, g, f: b.quotient(ct, f), None),
 )  # fmt: skip
 """A tangent over a divisor, which is 0 where the tangent is, whatever the divisor is."""
+tangent_pair = row(
+    "tangent_pair", _reference_pair, kinds=FLOATS, result="same", cost=5,
+    scalar=lambda b, g, h: scalar.guarded(b, h, scalar.guarded(b, g, scalar.multiply(b, g, h))),
+    jvp=terms(lambda b, t, z, g, h: b.tangent_pair(t, h), lambda b, t, z, g, h: b.tangent_pair(g, t)),
+    transpose=sides(lambda b, ct, g, h: b.tangent_pair(ct, h), lambda b, ct, g, h: b.tangent_pair(g, ct)),
+)  # fmt: skip
+"""The product of two tangents, which is 0 where one of them is. Derivatives of guarded products are made of it."""
 bitcast = Op(
     "bitcast", Pointwise(lambda b, x, dtype: scalar.bitcast(b, x, dtype), 0, None), _infer_bitcast, _reference_bitcast,
     Constant("bits, not a number"), NOT_LINEAR, batch_pointwise,

@@ -136,7 +136,7 @@ def agreement(name: str, got: Array, expected: Array, arguments: tuple[Array, ..
     equal: Array = same_bits(got, expected)
     if name in ("maximum", "minimum") and got.dtype.kind == "f":
         equal |= (got == 0) & (expected == 0)
-    if got.dtype.kind == "c" and name in ("multiply", "tangent_product"):
+    if got.dtype.kind == "c" and name in ("multiply", "tangent_product", "tangent_pair"):
         x, y = arguments
         with np.errstate(all="ignore"):
             equal |= product_error(got, x, y) <= 2 * np.finfo(got.real.dtype).eps
