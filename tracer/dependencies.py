@@ -41,6 +41,7 @@ class Dependencies:
 
     def __init__(self, owner: Ownership) -> None:
         self._owner = owner
+        self.enumerations: dict[type, None] = {}  # those whose members are used
         self._modules: dict[str, None] = {}
 
     def module(self, name: str | None) -> None:
@@ -58,7 +59,7 @@ class Dependencies:
         """A module, function or class takes part."""
         if isinstance(value, ModuleType):
             self.module(value.__name__)
-        else:
+        elif not _is_of_namedtuple(value):
             module = getattr(value, "__module__", None)
             if isinstance(module, str):
                 self.module(module)
@@ -73,7 +74,7 @@ class Dependencies:
     def functions(self, functions: Iterable[FunctionType]) -> None:
         """The code of these is run."""
         for function in functions:
-            if self._owner.of(function.__module__) == "foreign":
+            if self._owner.of(function.__module__) == "foreign" or _is_of_namedtuple(function):
                 continue
             self.module(function.__module__)
             if function.__globals__.get("__name__") != function.__module__:
@@ -85,6 +86,13 @@ class Dependencies:
     def files(self) -> list[list[Any]]:
         """For each module its name, file, size and time of change in ns."""
         return [[name, *_stamp(name)] for name in sorted(self._modules)]
+
+
+def _is_of_namedtuple(function: Any) -> bool:
+    """Whether it is the ``__new__`` of a namedtuple, which its fields determine."""
+    if not isinstance(function, FunctionType):
+        return False
+    return function.__code__.co_filename.startswith("<") and function.__module__.startswith("namedtuple_")
 
 
 def _stamp(name: str) -> tuple[str, int, int]:

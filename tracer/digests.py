@@ -7,6 +7,8 @@ from hashlib import sha256
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
+from tenferro.tracer.named import name_of
+from tenferro.tracer.ownership import is_foreign
 from tenferro.tracer.stored import NotStored, Plain, Writer, class_name
 
 
@@ -54,7 +56,7 @@ def default_text(value: Any) -> Plain:
 
 def callable_key(function: Any, seen: set[int] | None = None) -> Plain:
     """What tells jitted functions apart: code, and the code of the functions that they hold. NotStored for what is made
-    of neither functions, methods, partials nor objects that are called."""
+    of neither functions, methods, partials, objects that are called nor NumPy's own."""
     seen = set() if seen is None else seen
     seen.add(id(function))
     if isinstance(function, FunctionType):
@@ -67,6 +69,9 @@ def callable_key(function: Any, seen: set[int] | None = None) -> Plain:
     call = getattr(type(function), "__call__", None)  # noqa: B004
     if isinstance(call, FunctionType) and not hasattr(function, "__wrapped__"):
         return ["object", class_name(type(function)), callable_key(call, seen)]
+    name = name_of(function)
+    if name is not None and is_foreign(name[0]) and not isinstance(function, type):  # one of NumPy's
+        return ["named", *name]
     raise NotStored(f"a {type(function).__module__}.{type(function).__qualname__} is traced")
 
 

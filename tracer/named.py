@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import sys
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -22,6 +23,8 @@ def name_of(value: Any) -> Name | None:
         return (value.__name__, "") if sys.modules.get(value.__name__) is value else None
     qualname = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
     module = "numpy" if isinstance(value, np.ufunc) else getattr(value, "__module__", None)
+    if module is None and isinstance(owner := getattr(value, "__self__", None), type):  # tuple.__new__
+        module = owner.__module__
     if not isinstance(module, str) or not isinstance(qualname, str):
         return None
     for name in ((module, qualname), ("types", qualname)):  # NoneType and its like say that they are builtins
@@ -42,3 +45,20 @@ def named(name: Name) -> Any:
         else:
             return None
     return None if found is _MISSING else found
+
+
+def behind(member: Any) -> FunctionType | None:
+    """The function behind a member of a class."""
+    inner: Any
+    match member:
+        case FunctionType():
+            return member
+        case staticmethod() | classmethod():
+            inner = member.__func__
+        case property():
+            inner = member.fget
+        case functools.cached_property():
+            inner = member.func
+        case _:
+            return None
+    return inner if isinstance(inner, FunctionType) else None

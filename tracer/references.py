@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable, Sequence
 from types import CellType, FunctionType, ModuleType
 from typing import Any
 
+from tenferro.tracer.attribute_hooks import lookup
 from tenferro.tracer.capture_guards import Guard
-from tenferro.tracer.named import name_of, named
+from tenferro.tracer.named import behind, name_of, named
 from tenferro.tracer.places import Held, Place, Self, Step, is_jitted, plain_function, read
 from tenferro.tracer.stored import NotStored, Plain, Reader, Writer
 
@@ -30,13 +31,17 @@ class PlaceWriter:
         self._plain, held = plain_function(function)
         self._held = [f.value for f in held]
         self._cells = {id(c): (f, k) for f in functions for k, c in enumerate(f.__closure__ or ())}
+        self._globals = {id(f.__globals__): f for f in reversed(tuple(functions))}
         self._places: dict[int, tuple[Place, bool]] = {}  # of functions; whether a jitted one stands there
+        self._members: dict[int, tuple[Place, str]] = {}  # of functions; the class that has them, and the name there
         self._writing: set[int] = set()
         for guard in guards:
             if guard.relation == "is" and isinstance(guard.value, FunctionType):
                 self._places.setdefault(id(guard.value), (guard.place, False))
             elif guard.relation == "is" and is_jitted(guard.value):
                 self._places.setdefault(id(guard.value.__wrapped__), (guard.place, True))
+            elif guard.relation == "member" and (inner := behind(guard.value[1])) is not None:
+                self._members.setdefault(id(inner), (guard.place, guard.value[0]))
 
     def place(self, x: Place) -> Plain:
         """NotStored for a place that no name leads to."""
@@ -58,13 +63,15 @@ class PlaceWriter:
             case cell:
                 return self._cell(cell, text)
 
-    def _namespace(self, namespace: dict[str, Any], text: str) -> str:
-        """The module's name; empty for the table of modules."""
+    def _namespace(self, namespace: dict[str, Any], text: str) -> Plain:
+        """The module's name, empty for the table of modules; a function where that alone has these globals."""
         if namespace is sys.modules:
             return ""
         name = namespace.get("__name__")
         if isinstance(name, str) and vars(sys.modules.get(name, object)) is namespace:
             return name
+        if id(namespace) in self._globals:
+            return self.object(self._globals[id(namespace)], text)
         raise NotStored(f"{text} is a global of no module")
 
     def _cell(self, cell: CellType, text: str) -> Plain:
@@ -91,11 +98,13 @@ class PlaceWriter:
 
     def _placed(self, x: FunctionType) -> Plain:
         known = self._places.get(id(x))
+        if id(x) in self._members:
+            place, name = self._members[id(x)]
+            return ["member", self.place(place), name]
         if known is None or id(x) in self._writing:
-            name = (x.__module__, x.__qualname__)
-            found: Any = named(name)
+            found: Any = named((x.__module__, x.__qualname__))
             if is_jitted(found) and found.__wrapped__ is x:
-                return ["wrapped", *name]
+                return ["wrapped", x.__module__, x.__qualname__]
             raise NotStored(f"function {x.__qualname__} cannot be found again by its name")
         self._writing.add(id(x))
         try:
@@ -134,11 +143,15 @@ class PlaceReader:
             case "held":
                 return Held(self.object(parts[0]))
             case "global":
-                module, name = parts
-                return (vars(sys.modules[module]) if module else sys.modules, str(name))
+                return (self._namespace(parts[0]), str(parts[1]))
             case "cell":
                 return self.object(parts[0]).__closure__[parts[1]]
         raise ValueError(f"{kind!r} is no root")
+
+    def _namespace(self, x: Plain) -> Any:
+        if type(x) is list:
+            return self.object(x).__globals__
+        return vars(sys.modules[x]) if x else sys.modules
 
     def object(self, x: Sequence[Plain]) -> Any:
         """The object; LookupError where none stands there."""
@@ -155,6 +168,8 @@ class PlaceReader:
                 found = named((module, path))
                 if found is None:
                     raise LookupError(f"{module}.{path}")
+            case "member":
+                found = behind(lookup(self.read(self.place(parts[0])), str(parts[1])))
             case "at" | "wrapped at":
                 found = self.read(self.place(parts[0]))
             case _:

@@ -9,10 +9,10 @@ functions by name. What is nothing but *this* object, such as an instance of ano
 
 from __future__ import annotations
 
-import functools
+import dataclasses
 from collections.abc import Callable, Sequence
 from enum import Enum
-from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
+from types import BuiltinFunctionType, CodeType, FunctionType, MemberDescriptorType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -21,8 +21,8 @@ from tenferro.tracer.attribute_hooks import lookup
 from tenferro.tracer.capture_guards import Captures, Guard, Numbers, Source, reader_of
 from tenferro.tracer.contents import Contents
 from tenferro.tracer.dependencies import Dependencies
-from tenferro.tracer.digests import code_digest, default_text, function_digest
-from tenferro.tracer.named import name_of, named
+from tenferro.tracer.digests import callable_key, code_digest, default_text, function_digest
+from tenferro.tracer.named import behind, name_of, named
 from tenferro.tracer.ownership import is_foreign
 from tenferro.tracer.places import Place, is_jitted
 from tenferro.tracer.references import PlaceReader, PlaceWriter, module_of
@@ -92,9 +92,9 @@ class CaptureWriter:
         raise NotStored(f"{name} is an object of another package")
 
     def _note(self, value: Any) -> None:
-        """The class of an enumeration's member is the user's."""
+        """The class of an enumeration's member may be the user's."""
         if isinstance(value, Enum):
-            self._rests_on.module(type(value).__module__)
+            self._rests_on.enumerations[type(value)] = None
 
     def _class(self, cls: type) -> Plain:
         if not is_foreign(cls.__module__):
@@ -125,33 +125,47 @@ class CaptureWriter:
             self._rests_on.value(value)
             name = name_of(value)
             if name is not None:
-                return ["named", *name]
+                return ["named", *name, *self._made(value)]
         raise NotStored(f"{text} is an object that is known by nothing but itself")
+
+    def _made(self, value: Any) -> list[Plain]:
+        """What the class says of its instances or members where no guard does."""
+        if not isinstance(value, type) or is_foreign(value.__module__):
+            return []
+        if issubclass(value, Enum):
+            self._rests_on.enumerations[value] = None
+        return declared(value)
 
     def _member(self, value: Any, text: str) -> Plain:
         """What a class holds under a name: functions in their wrappings."""
         inner = behind(value)
+        if _is_field(value):
+            return [type(value).__qualname__, repr(value)]
         if inner is None:
             raise NotStored(f"{text} is an object that is known by nothing but itself")
         self._rests_on.value(inner)
         return [type(value).__qualname__, function_digest(inner)]
 
 
-def behind(member: Any) -> FunctionType | None:
-    """The function behind a member of a class."""
-    inner: Any
-    match member:
-        case FunctionType():
-            return member
-        case staticmethod() | classmethod():
-            inner = member.__func__
-        case property():
-            inner = member.fget
-        case functools.cached_property():
-            inner = member.func
-        case _:
-            return None
-    return inner if isinstance(inner, FunctionType) else None
+def declared(cls: type) -> list[Plain]:
+    """The members of an enumeration, the defaults of a dataclass; nothing for other classes."""
+    if issubclass(cls, Enum):
+        return [[[name, default_text(member.value)] for name, member in cls.__members__.items()]]
+    if not dataclasses.is_dataclass(cls):
+        return []
+    found = []
+    for f in dataclasses.fields(cls):
+        make = f.default_factory
+        made: Plain = None
+        if make is not dataclasses.MISSING:
+            made = class_name(make) if isinstance(make, type) else callable_key(make)
+        found.append([f.name, default_text(f.default), made])
+    return [found]
+
+
+def _is_field(member: Any) -> bool:
+    """Whether it is what namedtuples and classes with slots hold for a field; its text says which."""
+    return isinstance(member, MemberDescriptorType) or type(member).__name__ == "_tuplegetter"
 
 
 class CaptureReader:
@@ -210,7 +224,9 @@ class CaptureReader:
                 name, (kind, digest) = x
                 present = lookup(self._places.read(place), str(name))
                 inner = behind(present)
-                is_same = inner is not None and (type(present).__qualname__, function_digest(inner)) == (kind, digest)
+                known = repr(present) if inner is None else function_digest(inner)
+                is_known = inner is not None or _is_field(present)
+                is_same = is_known and (type(present).__qualname__, known) == (kind, digest)
                 return ((name, present),) if is_same else None
         raise ValueError(f"{relation!r} is no relation")
 
@@ -229,5 +245,9 @@ class CaptureReader:
             case "defaults":
                 return type(present) is tuple and repr([default_text(d) for d in present]) == repr(x[0])
             case "named":
-                return present is not None and named(tuple(x)) is present
+                module, path, *more = x
+                if present is None or named((module, path)) is not present:
+                    return False
+                now = declared(present) if isinstance(present, type) and not is_foreign(present.__module__) else []
+                return repr(now) == repr(more)
         raise ValueError(f"{kind!r} is no identity")

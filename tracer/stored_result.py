@@ -64,11 +64,12 @@ def written(
             raise NotStored("operations are put on engines")
     rests_on = Dependencies(outside.owner)
     rests_on.functions(outside.functions)
-    _check_classes(call, result, outside, rests_on)
     writer = Writer()
     places = PlaceWriter(writer, function, outside.functions, captures.guards)
+    read = CaptureWriter(writer, places, rests_on).captures(captures, outside.foreign)
+    _check_classes(call, result, outside, rests_on)
     assumed = {
-        "captures": CaptureWriter(writer, places, rests_on).captures(captures, outside.foreign),
+        "captures": read,
         "arrays": [
             [k, dtype_text(p.value.type.dtype), p.value.type.rank]
             for k, p in enumerate(result.program.inputs)
@@ -109,18 +110,19 @@ def _result(result: TraceResult) -> Plain:
 
 
 def _check_classes(call: BoundCall, result: TraceResult, outside: Outside, rests_on: Dependencies) -> None:
-    """Containers of the user's own are opened and made by their classes; methods of theirs are not followed."""
+    """Containers of the user's own are opened and made by their classes, and members of enumerations are as they are:
+    methods of theirs are not followed."""
     words = frozenset(n for f in outside.functions for n in mentioned_names(f.__code__))
     if call.receiver is not None:
         rests_on.module(type(call.receiver).__module__)
-    for cls in {*_classes(call.key), *_classes(result.out_treedef)}:
+    for cls in {*_classes(call.key), *_classes(result.out_treedef), *rests_on.enumerations}:
         if cls.__module__.startswith("tenferro.") or is_foreign(cls.__module__):
             continue
         rests_on.module(cls.__module__)
         if tree.is_registered(cls):
             raise NotStored(f"class {cls.__qualname__} is opened and made by functions of its own")
         if (name := _followed_by_nobody(cls, words)) is not None:
-            raise NotStored(f"{cls.__qualname__}.{name} belongs to an argument and is not followed")
+            raise NotStored(f"{cls.__qualname__}.{name} is a member of a class that is not followed")
 
 
 def _classes(key: Any) -> Iterator[type]:
