@@ -421,7 +421,8 @@ class Binder:
         return self._python_view(place.position, place.strided, dtype, None)
 
     def _call(self, instruction: Instruction, number: int) -> Tail | None:
-        if isinstance(instruction.op.form, op.Contraction) and add_product(self, instruction):
+        if isinstance(instruction.op.form, op.Contraction):
+            add_product(self, instruction)
             return None
         first = self.positions
         sources = tuple([self.array_of(s.index) if isinstance(s, Slot) else s for s in instruction.inputs])

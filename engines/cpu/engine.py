@@ -378,9 +378,9 @@ class CpuExecutable(Executable):
             while key in found:
                 key += "'"
             found[key] = texts
-        for dtype in self.table.products:
-            shared = products.library(dtype, self.table.target)
-            found[f"product of {dtype.name}"] = {"llvm": shared.text, "asm": shared.asm()}
+        for entry in self.table.products:
+            shared = products.library(entry, self.table.target)
+            found[str(entry)] = {"llvm": shared.text, "asm": shared.asm()}
         return found
 
     @property

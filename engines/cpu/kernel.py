@@ -11,13 +11,12 @@ import threading
 import weakref
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, assert_never
-
-import numpy as np
+from typing import assert_never
 
 from tenferro.engines import recording
 from tenferro.engines.cpu.columns import ColumnKernel
 from tenferro.engines.cpu.layout import Variant
+from tenferro.engines.cpu.product import Entry
 from tenferro.engines.cpu.rows import RowKernel
 from tenferro.engines.cpu.toolchain import Library, Target, compile_text, host_target
 from tenferro.engines.cpu.vector_builder import ModuleText
@@ -161,7 +160,7 @@ class KernelTable:
         self._program = program
         self._kernels: dict[tuple[Hashable, Variant, tuple[tuple[int, int], ...]], Kernel] = {}
         self._likenesses: dict[int, tuple[Region, Hashable]] = {}
-        self.products: dict[np.dtype[Any], None] = {}  # the dtypes of matrix products, in order
+        self.products: dict[Entry, None] = {}  # kernels of matrix products, in order
         self._lock = threading.RLock()
 
     @property

@@ -14,28 +14,20 @@ from tenferro.engines.cpu.product_writer import (
     C_ROW,
     COLUMNS,
     DEPTH,
-    DIRECT_FORMS,
     DOT_CHAINS,
     HEADER,
-    NARROW,
     ROWS,
-    TALL,
+    Number,
     ProductWriter,
     dot_lanes,
+    mask,
 )
 
 
 class DirectWriter(ProductWriter):
     """Writes ``direct``, ``triple``, ``dots`` and ``strided_dots``."""
 
-    def direct_functions(self) -> list[str]:
-        """All of them."""
-        made = [self._triple(), self._dots(strided=False), self._dots(strided=True)]
-        for lanes in sorted({self.registers.lanes, NARROW, 1}):
-            made += [self._direct(lanes, rows, vectors) for rows, vectors in DIRECT_FORMS]
-        return [*made, self._direct(1, TALL, 1)]
-
-    def _direct(self, lanes: int, rows: int, vectors: int) -> str:
+    def direct(self, lanes: int, rows: int, vectors: int) -> str:
         """Tiles at the end reach back over their neighbours: the same chains give the same bits twice."""
         code = Code()
         w = self._words(code)
@@ -59,24 +51,24 @@ class DirectWriter(ProductWriter):
         """Rows from ``row`` on, the last one repeated, by the vectors that start at these columns. Stores go in order
         of rows."""
         a, b, c = matrices
-        kind, last = self.vector(lanes), code.sub(w[ROWS], 1)
+        last = code.sub(w[ROWS], 1)
         tall = [code.minimum(code.add(row, r), last) for r in range(rows)]
         left = [code.at(a, code.mul(r, w[A_ROW])) for r in tall]
         right = [code.at(b, code.mul(n, w[B_COLUMN])) for n in wide]
         cells = [(r, v) for r in range(rows) for v in range(len(wide))]
 
-        def step(k: str, sums: list[str]) -> Sequence[str]:
+        def step(k: str, sums: list[Number]) -> Sequence[Number]:
             at_a, at_b = code.mul(k, w[A_DEPTH]), code.mul(k, w[B_DEPTH])
-            ys = [self.load(code, kind, code.at(p, at_b)) for p in right]
-            xs = [self.splat(code, self.load(code, self.scalar, code.at(p, at_a)), lanes) for p in left]
-            return [self.multiply_add(code, xs[r], ys[v], s, kind) for (r, v), s in zip(cells, sums, strict=True)]
+            ys = [self.load(code, lanes, code.at(p, at_b)) for p in right]
+            xs = [self.splat(code, self.load(code, 1, code.at(p, at_a)), lanes) for p in left]
+            return [self.multiply_add(code, xs[r], ys[v], s, lanes) for (r, v), s in zip(cells, sums, strict=True)]
 
-        sums = code.loop(0, w[DEPTH], 1, [(kind, self.zero(lanes))] * len(cells), step)
+        sums = self.loop(code, (0, w[DEPTH], 1), lanes, [self.zero(lanes)] * len(cells), step)
         for (r, v), value in zip(cells, sums, strict=True):
             at = code.at(code.at(c, code.mul(tall[r], w[C_ROW])), code.mul(wide[v], self.size))
-            self.store(code, kind, value, at)
+            self.store(code, lanes, value, at)
 
-    def _triple(self) -> str:
+    def triple(self) -> str:
         """Items are matrices. The fourth lane reads and writes what stands behind a row, which is written after it; the
         last matrix that a thread has, behind which others write, goes element by element."""
         code = Code()
@@ -103,11 +95,11 @@ class DirectWriter(ProductWriter):
         code.do("ret void")
         return code.function(f"define void @triple{HEADER}")
 
-    def _dots(self, strided: bool) -> str:
+    def dots(self, strided: bool) -> str:
         """Four chains of vectors, then pairs of chains, then halves of the lanes; what is left at the end is filled up
         with zeros. Strided operands are copied to the stack, a turn of the chains at a time."""
         code, lanes = Code(), dot_lanes(self.dtype)
-        kind, width, turn = self.vector(lanes), lanes * self.size, DOT_CHAINS * lanes
+        width, turn = lanes * self.size, DOT_CHAINS * lanes
         spare = [code.alloca(DOT_CHAINS * width) for _ in range(2)]
         w = self._words(code)
         depth, steps = w[DEPTH], (w[A_DEPTH], w[B_DEPTH])
@@ -127,24 +119,24 @@ class DirectWriter(ProductWriter):
                     self._gathered(code, to, code.at(side, code.mul(k, step)), step, count)
                 return spare
 
-            def chained(k: str, sums: list[str], chains: int) -> Sequence[str]:
+            def chained(k: str, sums: list[Number], chains: int) -> Sequence[Number]:
                 at = [[code.at(p, n * width) for n in range(chains)] for p in brought(k, chains * lanes)]
-                loaded = [[self.load(code, kind, p) for p in side] for side in at]
-                return [self.multiply_add(code, x, y, s, kind) for x, y, s in zip(*loaded, sums, strict=True)]
+                loaded = [[self.load(code, lanes, p) for p in side] for side in at]
+                return [self.multiply_add(code, x, y, s, lanes) for x, y, s in zip(*loaded, sums, strict=True)]
 
-            four: Callable[[str, list[str]], Sequence[str]] = partial(chained, chains=DOT_CHAINS)
-            sums = code.loop(0, whole, turn, [(kind, self.zero(lanes))] * DOT_CHAINS, four)
-            one: Callable[[str, list[str]], Sequence[str]] = partial(chained, chains=1)
-            (sums[0],) = code.loop(whole, most, lanes, [(kind, sums[0])], one)
+            four: Callable[[str, list[Number]], Sequence[Number]] = partial(chained, chains=DOT_CHAINS)
+            sums = self.loop(code, (0, whole, turn), lanes, [self.zero(lanes)] * DOT_CHAINS, four)
+            one: Callable[[str, list[Number]], Sequence[Number]] = partial(chained, chains=1)
+            (sums[0],) = self.loop(code, (whole, most, lanes), lanes, [sums[0]], one)
             for p in spare:
-                code.do(f"store {kind} zeroinitializer, ptr {p}, align 64")
+                code.do(f"store <{width} x i8> zeroinitializer, ptr {p}, align 64")
             for to, side, step in zip(spare, sides, steps, strict=True):
                 self._gathered(code, to, code.at(side, code.mul(most, step)), step, code.sub(depth, most))
-            x, y = (self.load(code, kind, p) for p in spare)
-            sums[1] = self.multiply_add(code, x, y, sums[1], kind)
-            low, high = (self.add(code, sums[k], sums[k + 1], kind) for k in (0, 2))
+            x, y = (self.load(code, lanes, p) for p in spare)
+            sums[1] = self.multiply_add(code, x, y, sums[1], lanes)
+            low, high = (self.add(code, sums[k], sums[k + 1], lanes) for k in (0, 2))
             at = code.at(code.at(c, code.mul(i, w[C_ROW])), code.mul(j, self.size))
-            self.store(code, self.scalar, self._folded(code, self.add(code, low, high, kind), lanes), at)
+            self.store(code, 1, self._folded(code, self.add(code, low, high, lanes), lanes), at)
             return []
 
         code.loop("%begin", "%end", 1, [], item)
@@ -153,27 +145,32 @@ class DirectWriter(ProductWriter):
 
     def _gathered(self, code: Code, to: str, source: str, step: str, count: int | str) -> None:
         """Copy elements that lie ``step`` bytes apart."""
+        kind = f"i{8 * self.size}"
 
         def body(k: str, _: list[str]) -> Sequence[str]:
-            value = self.load(code, self.scalar, code.at(source, code.mul(k, step)))
-            self.store(code, self.scalar, value, code.at(to, code.mul(k, self.size)))
+            align = self.size // self.parts
+            value = code.emit(f"load {kind}, ptr {code.at(source, code.mul(k, step))}, align {align}")
+            code.do(f"store {kind} {value}, ptr {code.at(to, code.mul(k, self.size))}, align {align}")
             return []
 
         code.loop(0, count, 1, [], body)
 
-    def _folded(self, code: Code, total: str, lanes: int) -> str:
+    def _folded(self, code: Code, total: Number, lanes: int) -> Number:
+        """Halves of the lanes added until one is left."""
         while lanes > 1:
-            half = lanes // 2
-            kind = self.vector(lanes)
+            half, kind = lanes // 2, self.vector(lanes)
             low, high = (
-                code.emit(
-                    f"shufflevector {kind} {total}, {kind} poison, <{half} x i32> "
-                    f"<{', '.join(f'i32 {n}' for n in range(start, start + half))}>"
+                tuple(
+                    code.emit(f"shufflevector {kind} {x}, {kind} poison, {mask(range(start, start + half))}")
+                    for x in total
                 )
                 for start in (0, half)
             )
-            lanes = half
             if half == 1:
-                low, high = (code.emit(f"extractelement <1 x {self.scalar}> {x}, i32 0") for x in (low, high))
-            total = self.add(code, low, high, self.vector(lanes))
+                low, high = (
+                    tuple(code.emit(f"extractelement <1 x {self.scalar}> {x}, i32 0") for x in side)
+                    for side in (low, high)
+                )
+            lanes = half
+            total = self.add(code, low, high, lanes)
         return total

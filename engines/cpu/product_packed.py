@@ -5,150 +5,122 @@ scheme of Goto and van de Geijn, "Anatomy of high-performance matrix multiplicat
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 
 from tenferro.engines.cpu.code import Code
+from tenferro.engines.cpu.product_packing import SQUARE, PackingWriter
 from tenferro.engines.cpu.product_writer import (
     A_DEPTH,
     A_ROW,
     B_COLUMN,
     B_DEPTH,
     BLOCK_DEPTH,
-    BLOCK_ROWS,
     C_ROW,
     COLUMNS,
     DEPTH,
     HEADER,
     ROWS,
-    ProductWriter,
-    block_columns,
+    TALL,
+    WIDE,
+    Number,
+    most_columns,
+    most_rows,
 )
 
 
-class PackedWriter(ProductWriter):
+@dataclass(frozen=True, slots=True)
+class Side:
+    """The lines of an operand that an item has: from ``start`` on, ``count`` of ``total``; (width, begin, end) of the
+    panels; which function copies them."""
+
+    pack: str
+    start: str
+    total: str
+    count: str
+    panels: Sequence[tuple[int, str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Packed operands of ``depth`` steps, and where the sums stand: ``first`` says that they begin."""
+
+    left: str
+    right: str
+    rows: Side
+    columns: Side
+    depth: str
+    first: str
+    to: str
+    to_row: str
+    spare: str
+
+
+class PackedWriter(PackingWriter):
     """Writes ``packed`` and its parts."""
 
     def packed_functions(self) -> list[str]:
         """All of them."""
-        return [self._micro(), self._pack_a(), self._pack_b(), self._copy_tile(), self._packed()]
+        micros = [self._micro(rows, vectors) for rows in self._heights for vectors in self._widths]
+        return [*micros, *self.packing_functions(), self._copy_tile(), self._packed()]
 
-    def _micro(self) -> str:
+    @property
+    def _heights(self) -> tuple[int, ...]:
+        return tuple(dict.fromkeys((self.registers.rows, self.registers.few)))
+
+    @property
+    def _panels(self) -> tuple[int, ...]:
+        return tuple(v * self.registers.lanes for v in self._widths)
+
+    @property
+    def _widths(self) -> tuple[int, ...]:
+        least = 1 if self.registers.lanes >= SQUARE else self.registers.vectors
+        return tuple(dict.fromkeys((self.registers.vectors, least)))
+
+    @property
+    def rounds_once(self) -> bool:
+        """Whether sums are kept in a wider dtype until the last step."""
+        return self.stored != self.scalar
+
+    def _micro(self, rows: int, vectors: int) -> str:
         """A register tile over ``depth`` steps: starts from zero or from what stands in C."""
-        code, form = Code(), self.registers
-        kind = self.vector(form.lanes)
-        cells = [(r, v) for r in range(form.rows) for v in range(2)]
-        pointers = [code.at(code.at("%c", code.mul(r, "%row")), v * form.lanes * self.size) for r, v in cells]
+        code, lanes = Code(), self.registers.lanes
+        cells = [(r, v) for r in range(rows) for v in range(vectors)]
+        width = lanes * self.packed_size
+        pointers = [code.at(code.at("%c", code.mul(r, "%row")), v * width) for r, v in cells]
         fresh, old, start = code.new_label("fresh"), code.new_label("old"), code.new_label("start")
         code.branch("%first", fresh, old)
         code.start(old)
-        loaded = [self.load(code, kind, p) for p in pointers]
+        loaded = [value for p in pointers for value in self.load_packed(code, lanes, p)]
         code.jump(start)
         code.start(fresh)
         code.jump(start)
         code.start(start)
-        zero = self.zero(form.lanes)
-        begun = [code.emit(f"phi {kind} [ {zero}, %{fresh} ], [ {x}, %{old} ]") for x in loaded]
+        kind = self.vector(lanes)
+        begun = [code.emit(f"phi {kind} [ {self.zero(lanes)[0]}, %{fresh} ], [ {x}, %{old} ]") for x in loaded]
 
-        def body(k: str, sums: list[str]) -> Sequence[str]:
-            at_b = code.at("%b", code.mul(k, form.columns * self.size))
-            right = [self.load(code, kind, code.at(at_b, v * form.lanes * self.size), 64) for v in range(2)]
-            at_a = code.at("%a", code.mul(k, form.rows * self.size))
-            left = [self.load(code, self.scalar, code.at(at_a, r * self.size)) for r in range(form.rows)]
-            spread = [self.splat(code, x, form.lanes) for x in left]
-            return [
-                self.multiply_add(code, spread[r], right[v], s, kind) for (r, v), s in zip(cells, sums, strict=True)
+        def body(k: str, sums: list[Number]) -> Sequence[Number]:
+            at_b = code.at("%b", code.mul(k, vectors * width))
+            parts = [
+                code.emit(f"load {kind}, ptr {code.at(at_b, n * lanes * self.part_size)}, align 64")
+                for n in range(vectors * self.parts)
             ]
+            right = [tuple(parts[v::vectors]) for v in range(vectors)]
+            at_a = code.at("%a", code.mul(k, rows * self.packed_size))
+            found: list[Number] = []
+            for r in range(rows):  # each just before its use: there are no registers for all of them
+                left = self.splat(code, self.load_packed(code, 1, code.at(at_a, r * self.packed_size)), lanes)
+                found += [self.multiply_add(code, left, y, sums[vectors * r + v], lanes) for v, y in enumerate(right)]
+            return found
 
-        sums = code.loop(0, "%depth", 1, [(kind, x) for x in begun], body)
+        numbers = [tuple(begun[k : k + self.parts]) for k in range(0, len(begun), self.parts)]
+        sums = self.loop(code, (0, "%depth", 1), lanes, numbers, body)
         for value, pointer in zip(sums, pointers, strict=True):
-            self.store(code, kind, value, pointer)
+            self.store_packed(code, lanes, value, pointer)
         code.do("ret void")
         return code.function(
-            "define internal void @micro(ptr %a, ptr %b, ptr %c, i64 %row, i64 %depth, i1 %first) noinline nounwind"
-        )
-
-    def _pack_a(self) -> str:
-        """Rows ``first`` to ``stop`` in panels, each step by step; rows beyond the last repeat it."""
-        code, form = Code(), self.registers
-        last = code.sub("%rows", 1)
-
-        def panel(q: str, _: list[str]) -> Sequence[str]:
-            sources = []
-            for r in range(form.rows):
-                row = code.minimum(code.add(code.add("%first", q), r), last)
-                sources.append(code.at("%a", code.mul(row, "%row")))
-            target = code.at("%to", code.mul(code.mul(q, "%depth"), self.size))
-
-            def step(k: str, _: list[str]) -> Sequence[str]:
-                offset, place = code.mul(k, "%step"), code.at(target, code.mul(k, form.rows * self.size))
-                for r, source in enumerate(sources):
-                    value = self.load(code, self.scalar, code.at(source, offset))
-                    self.store(code, self.scalar, value, code.at(place, r * self.size))
-                return []
-
-            code.loop(0, "%depth", 1, [], step)
-            return []
-
-        code.loop(0, "%count", form.rows, [], panel)
-        code.do("ret void")
-        return code.function(
-            "define internal void @pack_a(ptr noalias %to, ptr noalias %a, i64 %row, i64 %step, i64 %first, "
-            "i64 %count, i64 %rows, i64 %depth) noinline nounwind"
-        )
-
-    def _pack_b(self) -> str:
-        """Columns ``first`` on in panels, each step by step; columns beyond the last repeat it."""
-        code, form = Code(), self.registers
-        last = code.sub("%columns", 1)
-        kind = self.vector(form.lanes)
-        is_unit = code.compare("eq", "%column", self.size)
-
-        def panel(p: str, _: list[str]) -> Sequence[str]:
-            start = code.add("%first", p)
-            target = code.at("%to", code.mul(code.mul(p, "%depth"), self.size))
-            is_whole = code.compare("sle", code.add(start, form.columns), "%columns")
-            fast = code.emit(f"and i1 {is_unit}, {is_whole}")
-            quick, slow, done = code.new_label("quick"), code.new_label("slow"), code.new_label("packed")
-            code.branch(fast, quick, slow)
-            code.start(quick)
-            source = code.at("%b", code.mul(start, self.size))
-
-            def whole(k: str, _: list[str]) -> Sequence[str]:
-                here, place = (
-                    code.at(source, code.mul(k, "%step")),
-                    code.at(target, code.mul(k, form.columns * self.size)),
-                )
-                for v in range(2):
-                    offset = v * form.lanes * self.size
-                    value = self.load(code, kind, code.at(here, offset))
-                    self.store(code, kind, value, code.at(place, offset))
-                return []
-
-            code.loop(0, "%depth", 1, [], whole)
-            code.jump(done)
-            code.start(slow)
-
-            def column(c: str, _: list[str]) -> Sequence[str]:
-                there = code.minimum(code.add(start, c), last)
-                source, place = code.at("%b", code.mul(there, "%column")), code.at(target, code.mul(c, self.size))
-
-                def step(k: str, _: list[str]) -> Sequence[str]:
-                    value = self.load(code, self.scalar, code.at(source, code.mul(k, "%step")))
-                    self.store(code, self.scalar, value, code.at(place, code.mul(k, form.columns * self.size)))
-                    return []
-
-                code.loop(0, "%depth", 1, [], step)
-                return []
-
-            code.loop(0, form.columns, 1, [], column)
-            code.jump(done)
-            code.start(done)
-            return []
-
-        code.loop(0, "%count", form.columns, [], panel)
-        code.do("ret void")
-        return code.function(
-            "define internal void @pack_b(ptr noalias %to, ptr noalias %b, i64 %step, i64 %column, i64 %first, "
-            "i64 %count, i64 %columns, i64 %depth) noinline nounwind"
+            f"define internal void @micro{rows}x{vectors}(ptr %a, ptr %b, ptr %c, i64 %row, i64 %depth, i1 %first) "
+            "noinline nounwind"
         )
 
     def _copy_tile(self) -> str:
@@ -160,7 +132,7 @@ class PackedWriter(ProductWriter):
             code.do(f"call void @llvm.memcpy.p0.p0.i64(ptr {to}, ptr {source}, i64 {length}, i1 false)")
             return []
 
-        length = code.mul("%columns", self.size)
+        length = code.mul("%columns", self.packed_size)
         code.loop(0, "%rows", 1, [], row)
         code.do("ret void")
         return code.function(
@@ -170,87 +142,127 @@ class PackedWriter(ProductWriter):
 
     def _packed(self) -> str:
         code, form = Code(), self.registers
-        columns = block_columns(self.dtype)
-        left = code.alloca(BLOCK_ROWS * BLOCK_DEPTH * self.size)
-        right = code.alloca(columns * BLOCK_DEPTH * self.size)
-        spare = code.alloca(form.rows * form.columns * self.size)
+        tall, wide = most_rows(self.dtype, form), most_columns(self.dtype, form)
+        left, right = (code.alloca(n * BLOCK_DEPTH * self.packed_size) for n in (tall, wide))
+        spare = code.alloca((tall * wide if self.rounds_once else form.rows * form.columns) * self.packed_size)
         w = self._words(code)
-        rows_all, columns_all, depth_all = w[ROWS], w[COLUMNS], w[DEPTH]
 
         def item(index: str, _: list[str]) -> Sequence[str]:
             batch, i, j = self._place(code, w, index)
             a, b, c = self._matrices(code, w, batch)
-            row, column = code.mul(i, BLOCK_ROWS), code.mul(j, columns)
-            count_rows = code.minimum(code.sub(rows_all, row), BLOCK_ROWS)
-            count_columns = code.minimum(code.sub(columns_all, column), columns)
+            row, column = code.mul(i, w[TALL]), code.mul(j, w[WIDE])
+            rows = self._side(code, "pack_a", row, w[ROWS], w[TALL], self._heights)
+            columns = self._side(code, "pack_b", column, w[COLUMNS], w[WIDE], self._panels)
+            corner = code.at(code.at(c, code.mul(row, w[C_ROW])), code.mul(column, self.size))
+            to, to_row = (spare, str(wide * self.packed_size)) if self.rounds_once else (corner, w[C_ROW])
 
             def block(k: str, _: list[str]) -> Sequence[str]:
-                depth = code.minimum(code.sub(depth_all, k), BLOCK_DEPTH)
+                depth = code.minimum(code.sub(w[DEPTH], k), BLOCK_DEPTH)
                 from_a, from_b = code.at(a, code.mul(k, w[A_DEPTH])), code.at(b, code.mul(k, w[B_DEPTH]))
-                code.do(
-                    f"call void @pack_a(ptr {left}, ptr {from_a}, i64 {w[A_ROW]}, i64 {w[A_DEPTH]}, i64 {row}, "
-                    f"i64 {count_rows}, i64 {rows_all}, i64 {depth})"
-                )
-                code.do(
-                    f"call void @pack_b(ptr {right}, ptr {from_b}, i64 {w[B_DEPTH]}, i64 {w[B_COLUMN]}, i64 {column}, "
-                    f"i64 {count_columns}, i64 {columns_all}, i64 {depth})"
-                )
+                self._pack_side(code, rows, left, from_a, (w[A_ROW], w[A_DEPTH]), depth)
+                self._pack_side(code, columns, right, from_b, (w[B_COLUMN], w[B_DEPTH]), depth)
                 first = code.compare("eq", k, 0)
-
-                def tiles(p: str, _: list[str]) -> Sequence[str]:
-                    def tile(q: str, _: list[str]) -> Sequence[str]:
-                        at = code.at(c, code.mul(code.add(row, q), w[C_ROW]))
-                        at = code.at(at, code.mul(code.add(column, p), self.size))
-                        packed = [
-                            code.at(x, code.mul(code.mul(t, depth), self.size)) for x, t in ((left, q), (right, p))
-                        ]
-                        extent = (
-                            code.minimum(code.sub(count_rows, q), form.rows),
-                            code.minimum(code.sub(count_columns, p), form.columns),
-                        )
-                        self._tile(code, w[C_ROW], packed, at, depth, first, extent, spare)
-                        return []
-
-                    code.loop(0, count_rows, form.rows, [], tile)
-                    return []
-
-                code.loop(0, count_columns, form.columns, [], tiles)
+                self._tiles(code, Block(left, right, rows, columns, depth, first, to, to_row, spare))
                 return []
 
-            code.loop(0, depth_all, BLOCK_DEPTH, [], block)
+            code.loop(0, w[DEPTH], BLOCK_DEPTH, [], block)
+            if self.rounds_once:
+                self._rounded(code, (corner, w[C_ROW]), (to, to_row), rows.count, columns.count)
             return []
 
         code.loop("%begin", "%end", 1, [], item)
         code.do("ret void")
         return code.function(f"define void @packed{HEADER}")
 
-    def _tile(
-        self, code: Code, c_row: str, packed: Sequence[str], at: str, depth: str, first: str, extent: tuple[str, str],
-        spare: str,
+    def _side(self, code: Code, name: str, start: str, total: str, most: str, widths: tuple[int, ...]) -> Side:
+        """Whole panels, then narrow ones where these are fewer lines than one more whole panel."""
+        count = code.minimum(code.sub(total, start), most)
+        whole = widths[0]
+        full = code.mul(code.emit(f"udiv i64 {count}, {whole}"), whole)
+        fits = code.compare("sle", code.sub(count, full), whole - widths[-1])
+        split = code.emit(f"select i1 {fits}, i64 {full}, i64 {code.add(full, whole)}")
+        rest = widths[-1], code.minimum(split, count), count
+        return Side(name, start, total, count, [(whole, "0", split), rest][: len(widths)])
+
+    def _pack_side(
+        self, code: Code, side: Side, to: str, source: str, strides: tuple[str, str], depth: str
     ) -> None:  # fmt: skip
-        """One register tile: straight into C where it is whole, else by way of the stack."""
-        form = self.registers
-        rows, columns = extent
-        whole_rows, whole_columns = code.compare("eq", rows, form.rows), code.compare("eq", columns, form.columns)
+        for width, begin, end in side.panels:
+            target = code.at(to, code.mul(code.mul(begin, depth), self.packed_size))
+            code.do(
+                f"call void @{side.pack}(ptr {target}, ptr {source}, i64 {strides[0]}, i64 {strides[1]}, "
+                f"i64 {code.add(side.start, begin)}, i64 {code.sub(end, begin)}, i64 {side.total}, i64 {width}, "
+                f"i64 {depth})"
+            )
+
+    def _tiles(self, code: Code, block: Block) -> None:
+        """A panel of B stays in the first cache while those of A go by."""
+        for wide, first_column, end_column in block.columns.panels:
+
+            def columns(p: str, _: list[str], wide: int = wide) -> Sequence[str]:
+                for tall, first_row, end_row in block.rows.panels:
+
+                    def rows(q: str, _: list[str], tall: int = tall) -> Sequence[str]:
+                        self._tile(code, block, (q, tall), (p, wide))
+                        return []
+
+                    code.loop(first_row, end_row, tall, [], rows)
+                return []
+
+            code.loop(first_column, end_column, wide, [], columns)
+
+    def _tile(self, code: Code, block: Block, row: tuple[str, int], column: tuple[str, int]) -> None:
+        """One register tile: straight to where it belongs if it is whole, else by way of the stack."""
+        (q, tall), (p, wide) = row, column
+        at = code.at(code.at(block.to, code.mul(q, block.to_row)), code.mul(p, self.packed_size))
+        a, b = (
+            code.at(x, code.mul(code.mul(t, block.depth), self.packed_size))
+            for x, t in ((block.left, q), (block.right, p))
+        )
+        micro = f"call void @micro{tall}x{wide // self.registers.lanes}(ptr {a}, ptr {b}, "
+
+        def run(c: str, c_row: str | int) -> None:
+            code.do(f"{micro}ptr {c}, i64 {c_row}, i64 {block.depth}, i1 {block.first})")
+
+        if self.rounds_once:  # where sums are kept every tile is whole
+            run(at, block.to_row)
+            return
+        rows, columns = (
+            code.minimum(code.sub(side.count, t), n) for side, t, n in ((block.rows, q, tall), (block.columns, p, wide))
+        )
+        whole_rows, whole_columns = code.compare("eq", rows, tall), code.compare("eq", columns, wide)
         whole = code.emit(f"and i1 {whole_rows}, {whole_columns}")
         straight, around, done = code.new_label("straight"), code.new_label("around"), code.new_label("stored")
-
-        def run(c: str, row: str | int) -> None:
-            code.do(f"call void @micro(ptr {packed[0]}, ptr {packed[1]}, ptr {c}, i64 {row}, i64 {depth}, i1 {first})")
-
         code.branch(whole, straight, around)
         code.start(straight)
-        run(at, c_row)
+        run(at, block.to_row)
         code.jump(done)
         code.start(around)
-        spare_row = form.columns * self.size
+        spare, spare_row = block.spare, wide * self.packed_size
         extents = f"i64 {rows}, i64 {columns}"
-        again = code.emit(f"xor i1 {first}, true")
-        code.when(
-            again,
-            lambda: code.do(f"call void @copy_tile(ptr {spare}, i64 {spare_row}, ptr {at}, i64 {c_row}, {extents})"),
-        )
+        again = code.emit(f"xor i1 {block.first}, true")
+        fetch = f"call void @copy_tile(ptr {spare}, i64 {spare_row}, ptr {at}, i64 {block.to_row}, {extents})"
+        code.when(again, lambda: code.do(fetch))
         run(spare, spare_row)
-        code.do(f"call void @copy_tile(ptr {at}, i64 {c_row}, ptr {spare}, i64 {spare_row}, {extents})")
+        code.do(f"call void @copy_tile(ptr {at}, i64 {block.to_row}, ptr {spare}, i64 {spare_row}, {extents})")
         code.jump(done)
         code.start(done)
+
+    def _rounded(self, code: Code, to: tuple[str, str], source: tuple[str, str], rows: str, columns: str) -> None:
+        """Sums to results, in the dtype of these."""
+        lanes = self.registers.lanes
+        whole = code.mul(code.emit(f"udiv i64 {columns}, {lanes}"), lanes)
+
+        def row(r: str, _: list[str]) -> Sequence[str]:
+            there, here = (code.at(base, code.mul(r, stride)) for base, stride in (to, source))
+
+            def piece(n: str, _: list[str], lanes: int) -> Sequence[str]:
+                value = self.load_packed(code, lanes, code.at(here, code.mul(n, self.packed_size)))
+                self.store(code, lanes, value, code.at(there, code.mul(n, self.size)))
+                return []
+
+            code.loop(0, whole, lanes, [], partial(piece, lanes=lanes))
+            code.loop(whole, columns, 1, [], partial(piece, lanes=1))
+            return []
+
+        code.loop(0, rows, 1, [], row)

@@ -5,12 +5,13 @@ The choice depends on sizes and strides alone, never on the machine's threads, s
 
 from __future__ import annotations
 
+import itertools
 import math
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from tenferro.engines import recording
 from tenferro.engines.cpu import product_writer as p
 from tenferro.engines.cpu.kernel import GOOD
 from tenferro.engines.cpu.layout import Strided
-from tenferro.engines.cpu.product import ProductText
+from tenferro.engines.cpu.product import Entry
 from tenferro.engines.cpu.toolchain import Library, Target, compile_text
 from tenferro.engines.cpu.traffic import of_product
 from tenferro.lowering.exec_program import Instruction, Slot
@@ -29,156 +30,195 @@ if TYPE_CHECKING:
 GRAIN_SECONDS = 40e-6
 SMALL = 1 << 18
 """Multiply-adds up to which operands are read where they lie: copying them would take as long as the product."""
-SMALL_STRIDED = 1 << 12
+SMALL_HALF = 1 << 14
+"""The same for float16, which is widened once where it is copied."""
+SMALL_STRIDED = 1 << 9
 FEW_ROWS = 8
-MOST_LAUNCHES = 256
-"""Turns of a batch's outer axes, each a launch of its own; beyond them NumPy does."""
+TILES = 8
+"""As many tiles as a large product is cut into at least, for threads to share: 8 of 132 x 128 take 6 % longer to copy
+the operands of a (256, 784, 512) product than 4."""
+LEAST_TILE = 1 << 19
+"""Multiply-adds of a tile that is worth a thread's turn."""
 SHORTEST_DOT = 16
-RATES = {("f", 4): 80e9, ("f", 8): 40e9}
+RATES = {("f", 2): 80e9, ("f", 4): 80e9, ("f", 8): 40e9, ("c", 8): 20e9, ("c", 16): 10e9}
 """Multiply-adds a second of one core, roughly, counted twice; integers 4e9."""
 SECONDS_PER_TILE = 20e-9
 
 Dtype = np.dtype[Any]
 
 
+Level: TypeAlias = tuple[int, int, int]
+"""A loop over a batch: its size, the bytes from one matrix to the next in A and in B."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """A batch of products of (rows, depth) and (depth, columns) matrices; byte strides of A and B: batch, row,
-    column."""
+    """A batch of products of (rows, depth) and (depth, columns) matrices; loops over the batch, innermost first, at
+    least one; byte strides of rows and columns of A and B."""
 
-    batch: int
+    levels: tuple[Level, ...]
     rows: int
     columns: int
     depth: int
-    a: tuple[int, int, int]
-    b: tuple[int, int, int]
+    a: tuple[int, int]
+    b: tuple[int, int]
+
+    @property
+    def batch(self) -> int:
+        return math.prod(n for n, _, _ in self.levels)
+
+    @property
+    def turned(self) -> Sizes:
+        """The product of the transposes."""
+        levels = tuple((n, b, a) for n, a, b in self.levels)
+        return Sizes(levels, self.columns, self.rows, self.depth, self.b[::-1], self.a[::-1])
 
 
-_libraries: dict[tuple[Dtype, Target], Library] = {}
+_libraries: dict[tuple[Entry, Target], Library] = {}
 _lock = threading.Lock()
 
 
-def library(dtype: Dtype, target: Target) -> Library:
-    """The kernels of a dtype, compiled once for the process's life."""
+def library(entry: Entry, target: Target) -> Library:
+    """A kernel, compiled once for the process's life."""
     with _lock:
-        found = _libraries.get((dtype, target))
+        found = _libraries.get((entry, target))
     if found is None:
         start = recording.now()
-        made = compile_text(ProductText(dtype, target.vector_bits).text(), GOOD, target)
-        recording.compiled(start, "", f"product of {dtype.name}", GOOD, made.source)
+        made = compile_text(entry.text(target.vector_bits), GOOD, target)
+        recording.compiled(start, "", f"product of {entry.dtype.name}", GOOD, made.source)
         with _lock:
-            found = _libraries.setdefault((dtype, target), made)
+            found = _libraries.setdefault((entry, target), made)
     return found
 
 
-def add_product(binder: Binder, instruction: Instruction) -> bool:
-    """Append a matrix product to the binder's block. False where no kernel serves it: NumPy does."""
+def add_product(binder: Binder, instruction: Instruction) -> None:
+    """Append a matrix product to the binder's block."""
     dtype = instruction.types[0].dtype
-    if not p.is_served(dtype) or not all(isinstance(s, Slot) for s in instruction.inputs):
-        return False
-    slots = [s.index for s in instruction.inputs if isinstance(s, Slot)]
-    a, b = (binder.places[s].strided for s in slots)
-    found = _batches(a, b)
-    if found is None:
-        return False
-    shape, of_a, of_b = found
-    positions = [binder.places[s].position for s in slots]
+    sides = [binder.places[s.index] for s in instruction.inputs if isinstance(s, Slot)]  # a matrix is no number
+    a, b = (side.strided for side in sides)
     made = binder.fresh(instruction.outputs[0].index, instruction.line)
-    if shape.batch and shape.rows and shape.columns:
-        matrices = shape.batch * shape.rows * shape.columns * dtype.itemsize
-        for k, (at_a, at_b) in enumerate(zip(of_a, of_b, strict=True)):
-            offsets = (a.offset + at_a, b.offset + at_b, made.strided.offset + k * matrices)
-            binder.block_seconds += _launch(binder, dtype, shape, (*positions, made.position), offsets)
-    return True
+    of_a, of_b = ((x.strides[-2], x.strides[-1]) for x in (a, b))
+    sizes = Sizes(_levels(a, b), a.shape[-2], b.shape[-1], a.shape[-1], of_a, of_b)
+    if sizes.batch and sizes.rows and sizes.columns:
+        offsets = (a.offset, b.offset, made.strided.offset)
+        binder.block_seconds += _launch(
+            binder, dtype, sizes, (*(side.position for side in sides), made.position), offsets
+        )
 
 
-def _batches(a: Strided, b: Strided) -> tuple[Sizes, list[int], list[int]] | None:
-    """The last axes of the batch that one loop serves, with the matrices; then byte offsets into A and B for each turn
-    of the others, in order. None where there are too many turns."""
-    axes = [k for k in range(len(a.shape) - 2) if a.shape[k] != 1]
-    steps = {k: (a.strides[k], b.strides[k]) for k in axes}
-    batch, strides = 1, (0, 0)
-    while axes:
-        n, here = a.shape[axes[-1]], steps[axes[-1]]
-        if batch > 1 and any(h != batch * s for h, s in zip(here, strides, strict=True)):
-            break
-        strides = strides if batch > 1 else here
-        batch *= n
-        axes.pop()
-    if math.prod(a.shape[k] for k in axes) > MOST_LAUNCHES:
-        return None
-    turns = list(np.ndindex(*[a.shape[k] for k in axes]))
-    of_a, of_b = ([sum(i * steps[k][side] for i, k in zip(t, axes, strict=True)) for t in turns] for side in (0, 1))
-    rows, depth = a.shape[-2:]
-    matrices = [(s, x.strides[-2], x.strides[-1]) for s, x in zip(strides, (a, b), strict=True)]
-    return Sizes(batch, rows, b.shape[-1], depth, *matrices), of_a, of_b
+def _levels(a: Strided, b: Strided) -> tuple[Level, ...]:
+    """Loops over the batch axes, as few as strides allow."""
+    found: list[Level] = []
+    for n, *steps in reversed(list(zip(a.shape[:-2], a.strides, b.strides, strict=False))):
+        if n == 1:
+            continue
+        if found and steps == [found[-1][0] * s for s in found[-1][1:]]:
+            found[-1] = found[-1][0] * n, found[-1][1], found[-1][2]
+        else:
+            found.append((n, steps[0], steps[1]))
+    return tuple(found) or ((1, 0, 0),)
 
 
-def _entry(sizes: Sizes, dtype: Dtype, lanes: int) -> tuple[str, int, int]:
+def _choice(sizes: Sizes, dtype: Dtype, form: p.Registers) -> tuple[str, int, int]:
     """The kernel, and the rows and columns of its tiles."""
     size = dtype.itemsize
     work = sizes.rows * sizes.columns * sizes.depth
     if sizes.columns == 1 and sizes.rows == 1 and sizes.depth >= SHORTEST_DOT:
         # In any layout, so that bits do not depend on it.
-        return "dots" if sizes.a[2] == size and sizes.b[1] == size else "strided_dots", 1, 1
+        return "dots" if sizes.a[1] == size and sizes.b[0] == size else "strided_dots", 1, 1
     if sizes.columns == 1:
-        return f"direct1x{p.TALL}x1", p.TALL, 1
-    is_unit = sizes.b[2] == size
-    limit = SMALL if is_unit else SMALL_STRIDED
+        return f"direct1x{p.COLUMN_ROWS}x1", p.COLUMN_ROWS, 1
+    is_unit = sizes.b[1] == size
+    if sizes.rows == 1 and not is_unit and _by_lines(sizes.b[0], sizes.columns, size):
+        lanes = form.lanes if sizes.columns >= form.lanes >= p.NARROW else p.NARROW
+        vectors = 2 if sizes.columns > lanes else 1
+        return f"lines{lanes}x{vectors}", 1, lanes * vectors
+    limit = SMALL_STRIDED if not is_unit else SMALL_HALF if size == 2 and dtype.kind == "f" else SMALL
     if work <= limit or (is_unit and sizes.rows <= FEW_ROWS):
         if _is_triple(sizes, size):
             return "triple", sizes.rows, sizes.columns
-        fitting = [n for n in (lanes, p.NARROW) if is_unit and n <= sizes.columns]
-        width = fitting[0] if fitting else 1
-        forms = [(r, v) for r, v in p.DIRECT_FORMS if (r == 1) == (sizes.rows == 1)]
-        rows, vectors = next(((r, v) for r, v in reversed(forms) if v * width >= sizes.columns), forms[0])
-        return f"direct{width}x{rows}x{vectors}", rows, vectors * width
-    return "packed", p.BLOCK_ROWS, p.block_columns(dtype)
+        return _direct(sizes, dtype, form.lanes if is_unit else 1)
+    return "packed", *_tile(sizes, dtype, form)
+
+
+def _direct(sizes: Sizes, dtype: Dtype, most: int) -> tuple[str, int, int]:
+    """``direct`` with vectors of at most ``most`` lanes."""
+    fitting = [n for n in (most, p.NARROW) if n <= min(most, sizes.columns)]
+    lanes = fitting[0] if fitting else 1
+    # Two parts of a number fill twice the registers.
+    forms = [(r, v) for r, v in p.DIRECT_FORMS if (r == 1) == (sizes.rows == 1) and (dtype.kind != "c" or r * v <= 8)]
+    rows, vectors = next(((r, v) for r, v in reversed(forms) if v * lanes >= sizes.columns), forms[0])
+    return f"direct{lanes}x{rows}x{vectors}", rows, vectors * lanes
+
+
+def _tile(sizes: Sizes, dtype: Dtype, form: p.Registers) -> tuple[int, int]:
+    """Rows and columns of a tile of ``packed``: equal ones, as large as blocks may be, smaller where they are few."""
+    downward = -(-sizes.rows // p.most_rows(dtype, form))
+    across = -(-sizes.columns // p.most_columns(dtype, form))
+    work = sizes.batch * sizes.rows * sizes.columns * sizes.depth
+    while sizes.batch * downward * across < TILES and work >= 2 * LEAST_TILE * sizes.batch * downward * across:
+        tall, wide = sizes.rows / downward, sizes.columns / across
+        if max(tall, wide) <= form.columns:
+            break
+        downward, across = (downward + 1, across) if tall >= wide else (downward, across + 1)
+    return _rounded_up(sizes.rows, downward, form.rows), _rounded_up(sizes.columns, across, form.columns)
+
+
+def _rounded_up(count: int, parts: int, unit: int) -> int:
+    return -(-count // (parts * unit)) * unit
 
 
 def _is_triple(sizes: Sizes, size: int) -> bool:
     """Whether ``triple`` may read a little beyond each matrix but the last of a batch."""
-    row = 3 * size
+    row, ((batch, _, step), *others) = 3 * size, sizes.levels
     return (
-        sizes.columns == 3 and sizes.batch > 1 and sizes.b[2] == size and sizes.b[1] == row
-        and sizes.b[0] >= sizes.depth * row and sizes.depth > 0
+        sizes.columns == 3 and batch > 1 and not others and sizes.b == (row, size) and step >= sizes.depth * row > 0
     )  # fmt: skip
 
 
 def _upright(
     sizes: Sizes, positions: Sequence[int], offsets: Sequence[int], size: int
-) -> tuple[Sizes, Sequence[int], Sequence[int]]:
-    """A vector and a matrix as the matrix asks for: vectors along its contiguous axis, else one result to a chain. The
-    product of the transposes has the same elements in the same places."""
+) -> tuple[bool, Sizes, Sequence[int], Sequence[int]]:
+    """A vector and a matrix as the matrix asks for: on the right, where vectors can go along the results, else on the
+    left, with one result to a chain. The product of the transposes has the same elements in the same places."""
     is_row, is_column = sizes.rows == 1 != sizes.columns, sizes.columns == 1 != sizes.rows
-    if (is_column and sizes.a[1] == size) or (is_row and sizes.b[2] != size):
-        a, b = ((s[0], s[2], s[1]) for s in (sizes.b, sizes.a))
-        turned = Sizes(sizes.batch, sizes.columns, sizes.rows, sizes.depth, a, b)
-        return turned, (positions[1], positions[0], positions[2]), (offsets[1], offsets[0], offsets[2])
-    return sizes, positions, offsets
+    if not is_row and not is_column:
+        return False, sizes, positions, offsets
+    across, down, count = (*sizes.a, sizes.rows) if is_column else (*sizes.b[::-1], sizes.columns)
+    is_right = across == size or _by_lines(down, count, size)
+    if is_right == is_row:
+        return False, sizes, positions, offsets
+    return True, sizes.turned, (positions[1], positions[0], positions[2]), (offsets[1], offsets[0], offsets[2])
+
+
+def _by_lines(step: int, columns: int, size: int) -> bool:
+    """Whether ``lines`` serves a row by a matrix whose steps are so far apart."""
+    return step == size <= 8 and columns >= p.NARROW
 
 
 def _launch(binder: Binder, dtype: Dtype, sizes: Sizes, positions: Sequence[int], offsets: Sequence[int]) -> float:
     target = binder.kernels.target
-    sizes, positions, offsets = _upright(sizes, positions, offsets, dtype.itemsize)
-    entry, tall, wide = _entry(sizes, dtype, p.registers(dtype, target.vector_bits).lanes)
+    is_turned, sizes, positions, offsets = _upright(sizes, positions, offsets, dtype.itemsize)
+    name, tall, wide = _choice(sizes, dtype, p.registers(dtype, target.vector_bits))
     row_tiles, column_tiles = -(-sizes.rows // tall), -(-sizes.columns // wide)
     total = sizes.batch * row_tiles * column_tiles
     c_row, c_matrix = (n * dtype.itemsize for n in (sizes.columns, sizes.rows * sizes.columns))
     words = [
-        0, 0, 0, 0, sizes.rows, sizes.columns, sizes.depth, *sizes.a[1:], *sizes.b[1:], c_row, sizes.a[0], sizes.b[0],
-        c_matrix, row_tiles, column_tiles,
+        0, 0, 0, 0, sizes.rows, sizes.columns, sizes.depth, *sizes.a, *sizes.b, c_row, c_matrix, row_tiles,
+        column_tiles, tall, wide, len(sizes.levels), *itertools.chain(*sizes.levels),
     ]  # fmt: skip
     operations = 2.0 * sizes.batch * sizes.rows * sizes.columns * sizes.depth
     seconds = operations / RATES.get((dtype.kind, dtype.itemsize), 4e9) + SECONDS_PER_TILE * total
     grain = max(1, min(total, round(GRAIN_SECONDS / (seconds / total))))
     block = binder.open_block()
-    binder.kernels.products[dtype] = None
+    # Only complex numbers' bits tell which operand came first.
+    entry = Entry(dtype, name, is_turned and dtype.kind == "c")
+    binder.kernels.products[entry] = None
 
     def address(level: int) -> int:
-        return library(dtype, target).address(entry)
+        return library(entry, target).address(name)
 
-    origin = binder.stage.launch(entry, partial(of_product, sizes, dtype.itemsize))
+    origin = binder.stage.launch(name, partial(of_product, sizes, dtype.itemsize))
     launch = block.add_launch(address, total, grain, words, origin)
     for place, position, offset in zip((p.A, p.B, p.C), positions, offsets, strict=True):
         block.add_patch(binder.patch(position), launch, place, offset)

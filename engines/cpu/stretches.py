@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import assert_never
 
-from tenferro.engines.cpu import product_writer
 from tenferro.engines.cpu.binding import Action, Call, Drop, Enter, ViewOf
-from tenferro.engines.cpu.products import MOST_LAUNCHES
-from tenferro.lowering.exec_program import Instruction
 from tenferro.lowering.plan import Plan, Seam, Stretch, lines_of, seam_of
-from tenferro.tracer.op import Contraction
 
 
 def stretches(plan: Plan, actions: Sequence[Action]) -> tuple[Stretch, ...]:
@@ -29,7 +25,7 @@ def stretches(plan: Plan, actions: Sequence[Action]) -> tuple[Stretch, ...]:
                 tell(max(steps, default=-1) + 1, steps)
             case Call(instruction=instruction, step=step):
                 tell(step)
-                found.append(seam_of(step, instruction, _why_numpy(instruction)))
+                found.append(seam_of(step, instruction))
                 told = step + 1
             case ViewOf(copy_reshape=shape, step=step):
                 if shape is not None:
@@ -46,13 +42,3 @@ def stretches(plan: Plan, actions: Sequence[Action]) -> tuple[Stretch, ...]:
 def _copy(plan: Plan, step: int) -> Seam:
     lines = lines_of(plan.steps[step])
     return Seam(step, "copy", lines[-1] if lines else None, "a reshape that needs a copy: what it reshapes has gaps")
-
-
-def _why_numpy(instruction: Instruction) -> str:
-    """Why a matrix product is a call; empty for everything else."""
-    if not isinstance(instruction.op.form, Contraction):
-        return ""
-    dtype = instruction.types[0].dtype
-    if not product_writer.is_served(dtype):
-        return f"{dtype.name} products are NumPy's"
-    return f"a batch of matrices in more than {MOST_LAUNCHES} runs of one stride"

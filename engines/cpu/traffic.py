@@ -130,6 +130,7 @@ def _of_close(writer: KernelWriter, layout: Layout, number: int) -> Traffic:
 
 def of_product(sizes: Sizes, itemsize: int) -> Traffic:
     """What a matrix product moves if each element is read once."""
-    a = distinct((sizes.batch, sizes.rows, sizes.depth), sizes.a)
-    b = distinct((sizes.batch, sizes.depth, sizes.columns), sizes.b)
+    counts, of_a, of_b = zip(*sizes.levels, strict=True)
+    a = distinct((*counts, sizes.rows, sizes.depth), (*of_a, *sizes.a))
+    b = distinct((*counts, sizes.depth, sizes.columns), (*of_b, *sizes.b))
     return Traffic((a + b) * itemsize, sizes.batch * sizes.rows * sizes.columns * itemsize)

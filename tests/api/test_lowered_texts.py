@@ -91,7 +91,6 @@ def test_segments_and_the_reason_of_every_seam():
         f"cumsum ({first + 2})": "no kernel for cumsum",
         f"mask_select ({first + 3})": "a run-time extent: what follows is laid out when it is known",
         f"sort ({first + 5})": "no kernel for sort",
-        f"matmul ({first + 4})": "float16 products are NumPy's",
         f"copy ({first + 5})": "a reshape that needs a copy: what it reshapes has gaps",
     }
     assert f"  0 region r0 over (d0_0,) ({first + 1}, {first + 2})\n" in text
@@ -110,10 +109,7 @@ def test_segments_are_those_of_the_layouts_of_the_call():
     batch = tn.jit(lambda a, b: a @ b)
     a = np.ones((2, 300, 2, 2))
     assert kinds(batch.lower(a, a)) == [1]
-    assert kinds(batch.lower(a.transpose(1, 0, 2, 3), a.transpose(1, 0, 2, 3))) == ["matmul"]
-    assert kinds(batch.lower(a[:, :9].transpose(1, 0, 2, 3), a[:, :9].transpose(1, 0, 2, 3))) == [1]
-    text = batch.lower(a.transpose(1, 0, 2, 3), a.transpose(1, 0, 2, 3)).as_text("segments")
-    assert "a batch of matrices in more than 256 runs of one stride" in text
+    assert kinds(batch.lower(a.transpose(1, 0, 2, 3), a.transpose(1, 0, 2, 3))) == [1]
 
 
 def test_segments_are_what_the_engine_does():
