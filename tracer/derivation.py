@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tenferro.tracer import build
-from tenferro.tracer.dims import Extent, product, sub
+from tenferro.tracer.dims import Extent, leaves, product, sub
 from tenferro.tracer.op import Op
 from tenferro.tracer.ops import OPS
 from tenferro.tracer.program import ArrayType, DimScalar, Literal, Operand, Operation, Value
@@ -74,6 +74,14 @@ class Derivation:
     def size(self, extent: Extent, dtype: np.dtype[Any]) -> Operand:
         """A size used as a number."""
         return build.literal(extent, dtype) if isinstance(extent, int) else DimScalar(extent, dtype)
+
+    def selected(self, mask: Operand) -> Extent:
+        """How many elements are under a mask, which an operation of the trace measures: what is on a tape measures
+        nothing."""
+        extent = self.trace.runtime_extent(mask)
+        if any(symbol.index == len(self.trace.operations) for symbol in leaves(extent)):
+            self.mask_select(mask, mask, extent=extent)
+        return extent
 
     def zeros(self, type_: ArrayType) -> Operand:
         """0 everywhere."""

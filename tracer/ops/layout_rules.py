@@ -104,6 +104,8 @@ def transpose_pad(b: Derivation, operation: Operation, cotangents: Tangents, is_
     inside = b.cut(cotangent, operation.params["low"], x.type.shape) if is_linear[0] else None
     if not is_linear[1]:
         return (inside, None)
+    if not x.type.shape:
+        return (inside, b.like(0, cotangent))
     is_inside = b.pad(b.broadcast(b.truth(True), x.type.shape), b.truth(False), **operation.params)
     return (inside, b.total(b.where(is_inside, b.like(0, cotangent), cotangent)))
 

@@ -54,9 +54,8 @@ def transpose_mask_update(b: Derivation, operation: Operation, cotangents: Tange
         around = b.where(spread, b.like(0, cotangent), cotangent)
     if not is_linear[2]:
         return (around, None, None)
-    shape = value.type.shape
-    inside = b.mask_select(cotangent, mask, extent=shape[0] if shape else b.trace.runtime_extent(mask))
-    return (around, None, inside if shape else b.total(inside))
+    inside = b.mask_select(cotangent, mask, extent=b.selected(mask))
+    return (around, None, b.reshaped(inside, value.type.shape) if value.type.shape else b.total(inside))
 
 
 def batch_mask_update(b: Derivation, operation: Operation, batched: Sequence[bool], size: Extent) -> Sequence[Operand]:
