@@ -42,6 +42,10 @@ class Derivation:
         self.__dict__[name] = emit
         return emit
 
+    def row(self, name: str) -> Op:
+        """A row of the table, for rules that other rows of their own file need."""
+        return OPS[name]
+
     def emit(self, op: Op, inputs: Sequence[Operand], **params: Hashable) -> tuple[Value, ...]:
         """All results of a row."""
         return self.trace.emit(op, inputs, **params)
@@ -56,6 +60,15 @@ class Derivation:
             yield
         finally:
             trace.writing, trace.place = outer
+
+    @contextmanager
+    def on(self, place: str) -> Iterator[None]:
+        """What is emitted inside is put on an engine."""
+        outer, self.trace.place = self.trace.place, place
+        try:
+            yield
+        finally:
+            self.trace.place = outer
 
     # -- numbers -----------------------------------------------------------------------------------------------------
 

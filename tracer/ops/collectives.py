@@ -14,7 +14,8 @@ import numpy as np
 
 from tenferro.tracer.dims import floordiv, mul
 from tenferro.tracer.errors import DtypeError, ShapeError
-from tenferro.tracer.op import Absent, Collective, CollectiveKind, InferRule, Op
+from tenferro.tracer.op import Collective, CollectiveKind, InferRule, JvpRule, Op, TransposeRule
+from tenferro.tracer.ops import collective_rules as rules
 from tenferro.tracer.program import ArrayType, Params
 
 Array = np.ndarray[Any, Any]
@@ -144,12 +145,17 @@ def _reference_permute(*xs: Array, places: Places, pairs: tuple[tuple[int, int],
     )
 
 
-def _row(kind: CollectiveKind, shape: Shape, reference: Callable[..., tuple[Array, ...]]) -> Op:
-    return Op(kind, Collective(kind), _rule(kind, shape), reference, Absent("?"), Absent("?"), Absent("?"))
+def _row(
+    kind: CollectiveKind, shape: Shape, reference: Callable[..., tuple[Array, ...]], jvp: JvpRule,
+    transpose: TransposeRule,
+) -> Op:  # fmt: skip
+    return Op(kind, Collective(kind), _rule(kind, shape), reference, jvp, transpose, rules.batch_collective)
 
 
-all_reduce = _row("all_reduce", _same, _reference_all_reduce)
-all_gather = _row("all_gather", _gathered, _reference_all_gather)
-reduce_scatter = _row("reduce_scatter", _scattered, _reference_reduce_scatter)
-broadcast = _row("broadcast", _rooted, _reference_broadcast)
-permute = _row("permute", _permuted, _reference_permute)
+all_reduce = _row("all_reduce", _same, _reference_all_reduce, rules.jvp_reduction, rules.transpose_reduction)
+all_gather = _row("all_gather", _gathered, _reference_all_gather, rules.jvp_linear, rules.transpose_all_gather)
+reduce_scatter = _row(
+    "reduce_scatter", _scattered, _reference_reduce_scatter, rules.jvp_reduction, rules.transpose_reduction
+)
+broadcast = _row("broadcast", _rooted, _reference_broadcast, rules.jvp_linear, rules.transpose_broadcast)
+permute = _row("permute", _permuted, _reference_permute, rules.jvp_linear, rules.transpose_permute)
