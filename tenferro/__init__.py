@@ -30,6 +30,7 @@ from tenferro.tracer.errors import (
 
 if _TYPE_CHECKING:
     from tenferro import lax as lax, numpy as numpy, runtime as runtime
+    from tenferro.batching import vmap as vmap
     from tenferro.budget import BudgetError as BudgetError, assert_budget as assert_budget
     from tenferro.collectives import (
         all_gather as all_gather,
@@ -69,7 +70,7 @@ _COLLECTIVES = (
 _LATER = {
     "ConfigError": "tracer.config", "default_runtime": "runtime", "list_engines": "runtime",
     "Mesh": "mesh", "PartitionSpec": "mesh", "P": "mesh", "shard_map": "sharding", "mpi_mesh": "mpi",
-    "cuda_engine": "gpus", "profile": "profiling", "BudgetError": "budget", "assert_budget": "budget",
+    "vmap": "batching", "cuda_engine": "gpus", "profile": "profiling", "BudgetError": "budget", "assert_budget": "budget",
     **dict.fromkeys(_COLLECTIVES, "collectives"),
 }  # fmt: skip
 """Name → the module that has it."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tenferro import tree
 from tenferro.tracer.derivation import Derivation
 from tenferro.tracer.dim import as_extent
 from tenferro.tracer.errors import ShapeError
@@ -155,7 +156,6 @@ def map(f: Function, xs: Any, *, batch_size: int | None = None) -> Any:
 
 
 def _in_batches(f: Function, xs: Any, batch_size: int) -> Any:
-    from tenferro import tree
     from tenferro.batching import vmap
 
     if batch_size < 1:
@@ -171,4 +171,58 @@ def _in_batches(f: Function, xs: Any, batch_size: int) -> Any:
     return tree.map(lambda a, b: np.concatenate([a, b]), first, last)
 
 
-__all__ = ["cond", "fori_loop", "map", "scan", "switch", "while_loop"]
+def associative_scan(fn: Function, elems: Any, reverse: bool = False, axis: int = 0) -> Any:
+    """Running results of an associative function along an axis: ``y[0] = x[0]``, ``y[k] = fn(y[k - 1], x[k])``.
+
+    fn: of two pytrees of slices, whose entries along the axis it combines element by element. Its calls are nested as a
+    tree: pairs are combined, the running results of the pairs give those of the odd entries, one more combination those
+    of the even ones (Blelloch 1990, "Prefix sums and their applications"). reverse: from the end.
+
+    ShapeError where the sizes along the axis differ."""
+
+    def run(elems: Any) -> Any:
+        values, treedef = tree.flatten(elems)
+        if not values:
+            return elems
+        moved = [np.moveaxis(x, axis, 0) for x in values]
+        if reverse:
+            moved = [np.flip(x, 0) for x in moved]
+
+        def combined(a: list[Any], b: list[Any]) -> list[Any]:
+            return tree.leaves(fn(tree.unflatten(treedef, _back(a, axis)), tree.unflatten(treedef, _back(b, axis))))
+
+        def fronted(a: list[Any], b: list[Any]) -> list[Any]:
+            return [np.moveaxis(x, axis, 0) for x in combined(a, b)]
+
+        found = _running(fronted, moved, len(moved[0]))
+        if reverse:
+            found = [np.flip(x, 0) for x in found]
+        return tree.unflatten(treedef, _back(found, axis))
+
+    return _run(run, (elems,), "associative_scan")
+
+
+def _back(xs: list[Any], axis: int) -> list[Any]:
+    return [np.moveaxis(x, 0, axis) for x in xs]
+
+
+def _running(fn: Callable[[list[Any], list[Any]], list[Any]], xs: list[Any], count: int) -> list[Any]:
+    """Running results along axis 0 of ``count`` entries."""
+    if count < 2:
+        return xs
+    pairs = fn([x[: count - 1 : 2] for x in xs], [x[1::2] for x in xs])
+    odd = _running(fn, pairs, count // 2)
+    last = (count - 1) // 2
+    even = fn([x[:last] for x in odd], [x[2::2] for x in xs]) if last else [x[:0] for x in xs]
+    even = [np.concatenate([x[:1], e]) for x, e in zip(xs, even, strict=True)]
+    return [_interleaved(e, o, count) for e, o in zip(even, odd, strict=True)]
+
+
+def _interleaved(even: Any, odd: Any, count: int) -> Any:
+    """Entries of both in turn, the even one first."""
+    pairs = count // 2
+    both = np.reshape(np.stack([even[:pairs], odd], 1), (2 * pairs, *odd.shape[1:]))
+    return both if count == 2 * pairs else np.concatenate([both, even[pairs:]])
+
+
+__all__ = ["associative_scan", "cond", "fori_loop", "map", "scan", "switch", "while_loop"]

@@ -11,6 +11,15 @@ import functools as _functools
 from collections.abc import Callable as _Callable
 from typing import Any as _Any
 
+from tenferro.control import (
+    associative_scan as associative_scan,
+    cond as cond,
+    fori_loop as fori_loop,
+    map as map,
+    scan as scan,
+    switch as switch,
+    while_loop as while_loop,
+)
 from tenferro.eager import EagerFunction as _EagerFunction, of_namespace as _of_namespace
 from tenferro.listing import listing as _listing
 from tenferro.tracer.api.lax_gather import (
@@ -36,5 +45,6 @@ def _public(name: str, record: _TracedFunction) -> _Callable[..., _Any]:
     return function
 
 
+_CONTROL = ("associative_scan", "cond", "fori_loop", "map", "scan", "switch", "while_loop")
 globals().update((name, _public(name, record)) for name, record in _LAX.items())
-__dir__, __getattr__ = _listing(__name__, (*_LAX, "GatherDimensionNumbers", "ScatterDimensionNumbers"))
+__dir__, __getattr__ = _listing(__name__, (*_LAX, *_CONTROL, "GatherDimensionNumbers", "ScatterDimensionNumbers"))
