@@ -43,6 +43,9 @@ _MADE = 1 << 40
 """Beside a position: its array in a block that is not closed yet, where it is not known how it will be named."""
 HEAVY_SECONDS = 50e-6
 """Estimated work from which on a block gives up the GIL (taking it back costs a switch of threads at worst)."""
+BRIEF_SHARE = 0.05
+"""Kernels that take less of a run stay at level 0 where level 2 is taken at once: it would save them next to nothing, and
+compiling them took most of the first call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,11 +158,14 @@ class Binder:
         if tail is None and self.block is not None:
             self._shape_results()
         self.close_block(is_last=True)
+        brief = 0.0
         if self.good_from < self.seconds:
-            self.level = GOOD
-        for action in self.actions:
-            if isinstance(action, Enter):
-                action.address = action.block.seal(self.level)
+            self.level, brief = GOOD, BRIEF_SHARE * self.seconds
+        blocks = [action for action in self.actions if isinstance(action, Enter)]
+        for action in blocks:
+            action.address = action.block.seal(self.level, brief)
+        if any(action.block.is_brief(brief) for action in blocks):
+            self.level = FAST  # all of it may be made better later
         outputs: tuple[int | Source, ...] = ()
         if tail is None:
             outputs = tuple(self._output(o) for o in self.plan.program.outputs)
@@ -319,7 +325,7 @@ class Binder:
         if new:
             self._all_fresh(new, line)
         scratch = self.positions
-        self.block_seconds += add_region(self, copied, region)
+        self._add_region(copied, region)
         self.release(range(scratch, self.positions))  # what its launches hand to one another
         self._free(range(self.virtual + 1, before + 1))
 
@@ -354,6 +360,14 @@ class Binder:
             if all(a is b for a, b in zip(nodes, region.nodes, strict=True))
             else dataclasses.replace(region, nodes=tuple(nodes))
         )
+
+    def _add_region(self, region: Region, prototype: Region) -> None:
+        """The launches of a region, with their estimated time."""
+        block = self.open_block()
+        first = block.launches
+        seconds = add_region(self, region, prototype)
+        block.estimate(first, seconds)
+        self.block_seconds += seconds
 
     def _copied(self, access: Access, steps: int) -> Access:
         """Copy the array in front of the reshape ``views[steps]`` and reshape the copy."""
@@ -407,7 +421,7 @@ class Binder:
         prototype = copy_region(dtype, len(place.strided.shape))
         for starts, sizes in kept_slabs(step, self._shape(step.base.index), self.env):
             slab = slab_copy(prototype, step.base.index, target, starts, sizes)
-            self.block_seconds += add_region(self, slab, prototype)
+            self._add_region(slab, prototype)
 
     def array_of(self, slot: int) -> int:
         """A position whose array is exactly the slot: its own, or a view that Python makes."""

@@ -227,6 +227,7 @@ class _Launch:
     params: list[int]
     origin: Origin | None
     patches: list[tuple[int, int, int]] = field(default_factory=list)
+    seconds: float = math.inf
 
 
 class Block:
@@ -262,6 +263,16 @@ class Block:
             raise ValueError(f"add_launch: total {total}, grain {grain}, {len(params)} params; needed >= 0, >= 1, >= 1")
         self._launches.append(_Launch(address, total, grain, list(params), origin))
         return len(self._launches) - 1
+
+    @property
+    def launches(self) -> int:
+        """How many there are."""
+        return len(self._launches)
+
+    def estimate(self, first: int, seconds: float) -> None:
+        """The launches from ``first`` on take about so long together, on one thread."""
+        for launch in self._launches[first:]:
+            launch.seconds = seconds
 
     def add_patch(self, array_position: int, launch: int, param: int, byte_offset: int = 0) -> None:
         """At each run, parameter ``param`` of ``launch`` becomes the data address of array ``array_position`` plus
@@ -306,8 +317,13 @@ class Block:
         """Of the sealed template."""
         return 0 if self.buffer is None else self.buffer.nbytes
 
-    def seal(self, level: int = 0) -> int:
-        """The template's address, its kernels at this code generation level. It stays valid while this object lives."""
+    def is_brief(self, longest: float) -> bool:
+        """Whether some launch takes less than so many seconds."""
+        return any(launch.seconds < longest for launch in self._launches)
+
+    def seal(self, level: int = 0, longest: float = 0.0) -> int:
+        """The template's address, its kernels at this code generation level, but for those at level 0 that take less than
+        ``longest`` seconds. It stays valid while this object lives."""
         patch_count = sum(len(launch.patches) for launch in self._launches)
         fixed = native_entry.FIXED_WORDS + native_entry.LAUNCH_WORDS * len(self._launches)
         offset = fixed + native_entry.PATCH_WORDS * patch_count
@@ -315,7 +331,8 @@ class Block:
         patches: list[int] = []
         params: list[int] = []
         for launch in self._launches:
-            address = launch.address if isinstance(launch.address, int) else launch.address(level)
+            mine = level if launch.seconds >= longest else 0
+            address = launch.address if isinstance(launch.address, int) else launch.address(mine)
             launches += [address, offset, launch.total, launch.grain]
             for position, param, byte_offset in launch.patches:
                 patches += [position, offset + param, byte_offset]
