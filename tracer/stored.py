@@ -42,6 +42,7 @@ from tenferro.tracer.program import (
 Plain: TypeAlias = Any
 """None, a bool, int, float or str, or a list of such."""
 
+_TABLES = ("sizes", "types", "codes", "lines", "params", "ops", "operands")
 _RELATIONS = ("==", "<", "<=")
 _INPUT_KINDS = ("argument", "captured", "constant", "int")
 _LEAF_KINDS = ("extent", "int", "runtime")
@@ -85,10 +86,13 @@ class Writer:
     def __init__(self) -> None:
         self._sizes: dict[DimExpr, int] = {}
         self._types: dict[int, tuple[int, ArrayType]] = {}
+        self._equal_types: dict[str, int] = {}
         self._lines: dict[SourceLine, int] = {}
+        self._codes: dict[tuple[str, str], int] = {}
         self._params: dict[int, tuple[int, Params]] = {}
-        self._ops: dict[str, int] = {}
-        self.tables: dict[str, list[Plain]] = {"sizes": [], "types": [], "lines": [], "params": [], "ops": []}
+        self._ops: dict[tuple[str, str], int] = {}
+        self._operands: dict[int, tuple[int, Operand]] = {}
+        self.tables: dict[str, list[Plain]] = {name: [] for name in _TABLES}
 
     # -- values ------------------------------------------------------------------------------------------------------
 
@@ -143,8 +147,11 @@ class Writer:
     def type(self, x: ArrayType) -> int:
         known = self._types.get(id(x))  # by identity: a shape with sizes is slow to compare
         if known is None:
-            known = self._types[id(x)] = (len(self.tables["types"]), x)
-            self.tables["types"].append([dtype_text(x.dtype), self.shape(x.shape), x.weak])
+            written = [dtype_text(x.dtype), self.shape(x.shape), x.weak]
+            number = self._equal_types.setdefault(str(written), len(self.tables["types"]))
+            if number == len(self.tables["types"]):
+                self.tables["types"].append(written)
+            known = self._types[id(x)] = (number, x)
         return known[0]
 
     def line(self, x: SourceLine | None) -> int:
@@ -153,8 +160,11 @@ class Writer:
             return -1
         known = self._lines.get(x)
         if known is None:
-            known = self._lines[x] = len(self.tables["lines"])
-            self.tables["lines"].append([x.file, x.line, x.function])
+            known = self._lines[x] = len(self._lines)
+            code = self._codes.setdefault((x.file, x.function), len(self.tables["codes"]))
+            if code == len(self.tables["codes"]):
+                self.tables["codes"].append([x.file, x.function])
+            self.tables["lines"] += [code, x.line]
         return known
 
     # -- programs ----------------------------------------------------------------------------------------------------
@@ -176,19 +186,21 @@ class Writer:
         ]
 
     def _operation(self, x: Operation, defined: list[Value]) -> list[Plain]:
+        """One flat list of numbers, as a rule: programs of thousands of operations are read in milliseconds."""
         inputs = [self._operand(i, defined) for i in x.inputs]
         for o in x.outputs:
             if o.id != len(defined):
                 raise NotStored(f"{x.op.name} defines {o} out of order")
             defined.append(o)
         types = [self.type(o.type) for o in x.outputs]
-        return [self._op(x.op), inputs, self._parameters(x.params), types, self.line(x.line), x.place]
+        kinds = types[0] if len(types) == 1 else types
+        return [self._op(x.op, x.place), kinds, self._parameters(x.params), self.line(x.line), *inputs]
 
-    def _op(self, x: Op) -> int:
-        known = self._ops.get(x.name)
+    def _op(self, x: Op, place: str) -> int:
+        known = self._ops.get((x.name, place))
         if known is None:
-            known = self._ops[x.name] = len(self.tables["ops"])
-            self.tables["ops"].append(x.name)
+            known = self._ops[x.name, place] = len(self.tables["ops"])
+            self.tables["ops"].append([x.name, place])
         if OPS.get(x.name) is not x:
             raise NotStored(f"{x.name} is an operation of an extension")
         return known
@@ -201,14 +213,18 @@ class Writer:
             self.tables["params"].append(written)
         return known[0]
 
-    def _operand(self, x: Operand, defined: list[Value]) -> Plain:
-        """A value is its number; the others are lists."""
+    def _operand(self, x: Operand, defined: list[Value]) -> int:
+        """A value is its number; of the others −1 minus their place in the table."""
         if isinstance(x, Value):
             found = defined[x.id] if 0 <= x.id < len(defined) else None
             if found is None or (found is not x and found != x):
                 raise NotStored(f"{x} is read as another type than it has")
             return x.id
-        return self.value(x)
+        known = self._operands.get(id(x))
+        if known is None:
+            known = self._operands[id(x)] = (len(self.tables["operands"]), x)
+            self.tables["operands"].append(self.value(x))
+        return -1 - known[0]
 
 
 _Write: TypeAlias = Callable[[Writer, Any], Plain]
@@ -251,10 +267,13 @@ class Reader:
             self._sizes.append(self._size(terms))
         self._dtypes: dict[str, np.dtype[Any]] = {}
         self._types = [self._type(*t) for t in tables["types"]]
-        self._lines = [SourceLine(_str(file), _int(line), _str(name)) for file, line, name in tables["lines"]]
+        codes = [(_str(file), _str(name)) for file, name in tables["codes"]]
+        lines = iter(tables["lines"])
+        self._lines = [SourceLine(codes[k][0], _int(n), codes[k][1]) for k, n in zip(lines, lines, strict=True)]
         self._written_params = tables["params"]
         self._params: dict[int, Params] = {}
-        self._ops = [OPS[name] for name in tables["ops"]]
+        self._ops = [(OPS[name], _str(place)) for name, place in tables["ops"]]
+        self._operands = [self._constant(x) for x in tables["operands"]]
 
     # -- values ------------------------------------------------------------------------------------------------------
 
@@ -324,15 +343,15 @@ class Reader:
         )
 
     def _operation(
-        self, values: list[Value], op: int, inputs: list[Plain], params: int, types: list[int], line: int, place: str
+        self, values: list[Value], op: int, kinds: int | list[int], params: int, line: int, *inputs: int
     ) -> Operation:
-        read = tuple([values[i] if type(i) is int and i >= 0 else self._operand(i, values) for i in inputs])
+        read = tuple([values[i] if i >= 0 else self._operands[-1 - i] for i in map(_int, inputs)])
         first = len(values)
-        outputs = tuple([Value(first + k, self.type(t)) for k, t in enumerate(types)])
+        types = (kinds,) if type(kinds) is int else kinds
+        outputs = tuple([Value(first + k, self.type(t)) for k, t in enumerate(types)])  # type: ignore[arg-type]
         values += outputs
-        return Operation(
-            self._ops[_index(op)], read, self._parameters(_index(params)), outputs, self.line(line), _str(place)
-        )
+        row, place = self._ops[_index(op)]
+        return Operation(row, read, self._parameters(_index(params)), outputs, self.line(line), place)
 
     def _parameters(self, x: int) -> Params:
         known = self._params.get(x)
@@ -342,8 +361,10 @@ class Reader:
         return known
 
     def _operand(self, x: Plain, values: list[Value]) -> Operand:
-        if type(x) is int:
-            return values[_index(x)]
+        number = _int(x)
+        return values[number] if number >= 0 else self._operands[-1 - number]
+
+    def _constant(self, x: Plain) -> Operand:
         found = self.value(x)
         if not isinstance(found, Literal | DimScalar):
             raise DamagedError("an operand that is none")
