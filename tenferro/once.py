@@ -16,6 +16,7 @@ from tenferro.array import wrap
 from tenferro.compiled import Compiled, place_of
 from tenferro.engines.engine import Engine
 from tenferro.naming import not_on_one
+from tenferro.programs import targets_of
 from tenferro.runtime import default_runtime
 from tenferro.tracer.capture_guards import NO_CAPTURES
 from tenferro.tracer.entry import trace_program
@@ -44,7 +45,7 @@ def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
     inputs = dict(traced.captured) | dict(traced.constants)
     memory = [as_native(_memory(inputs[k]), "x", name) for k in range(len(inputs))]
     runtime = default_runtime()
-    engines = _engines([*given, *arrays], name)
+    engines = targets_of(name, _engine([*given, *arrays], name), (), traced.program)
     wrapped = any(is_tenferro_array(x) for x in (*given, *arrays))
     places = tuple(place_of(x) for x in memory)
     compiled = Compiled(traced, NO_CAPTURES, runtime, engines, wrap, True, places, wrapped)
@@ -73,13 +74,9 @@ def _memory(x: Any) -> Any:
     return x._data if is_tenferro_array(x) else x
 
 
-def _engines(values: list[Any], name: str) -> tuple[Engine, ...]:
-    """The engine that holds the tn.Arrays among the values, else the default one; and the host."""
-    runtime = default_runtime()
+def _engine(values: list[Any], name: str) -> Engine:
+    """The engine that holds the tn.Arrays among the values, else the default one."""
     found = {x._engine for x in values if is_tenferro_array(x)}
     if len(found) > 1:
         raise not_on_one(name, found)
-    first = found.pop() if found else runtime.engines()[0]
-    if first.is_host:
-        return (first,)
-    return (first, *[e for e in runtime.engines() if e.is_host][:1])
+    return found.pop() if found else default_runtime().engines()[0]

@@ -12,7 +12,7 @@ import threading
 import time
 import warnings
 import weakref
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -122,19 +122,6 @@ class Programs:
                 return found
         return None
 
-    def _targets(self, engine: Engine, program: SemanticProgram) -> tuple[Engine, ...]:
-        """The engine of the call, the others that the function was given, and those that operations were put on."""
-        names = dict.fromkeys([*self._engines[1:], *(o.place for o in program.operations if o.place)])
-        for operation in program.operations:
-            if isinstance(operation.op.form, Collective):
-                names.update(dict.fromkeys(operation.params["places"]))
-        names.pop(engine.id, None)
-        runtime = default_runtime()
-        targets = [engine, *(runtime.engine(n, self._name) for n in names)]
-        if not any(e.is_host for e in targets):  # arrays come from the host, and some functions run nowhere else
-            targets += [e for e in runtime.engines() if e.is_host][:1]
-        return tuple(targets)
-
     def _trace(self, key: Hashable, call: BoundCall, engine: Engine) -> Found:
         """A new program: the one that another process has kept on disk, else the function is traced."""
         reason, line = reason_for(call, self._kept.get(key, ()), self._described)
@@ -189,7 +176,7 @@ class Programs:
         given = {**{k: leaf.value for k, leaf in enumerate(call.dynamic)}, **dict(result.captured)}
         places = tuple([place_of(given.get(k)) for k in range(len(result.program.inputs))])
         wrapped = call.wrapped or any(is_tenferro_array(array) for _, array in result.captured)
-        targets = self._targets(engine, result.program)
+        targets = targets_of(self._name, engine, self._engines[1:], result.program)
         compiled = Compiled(result, reads, runtime, targets, wrap, not self._eager, places, wrapped)
         prepare_ms = (time.perf_counter() - started) * 1e3
         found = _fit(compiled, call)
@@ -266,6 +253,20 @@ def _fit(compiled: Compiled, call: BoundCall) -> Found | None:
     inputs = [*(leaf.value for leaf in call.dynamic), *late.inputs]
     originals = [*(leaf.original for leaf in call.dynamic), *late.originals]
     return Found(compiled, inputs, originals, call.wrapped or late.wrapped)
+
+
+def targets_of(name: str, engine: Engine, others: Sequence[str], program: SemanticProgram) -> tuple[Engine, ...]:
+    """The engine of a call of a function, the others that it was given, and those that operations were put on."""
+    names = dict.fromkeys([*others, *(o.place for o in program.operations if o.place)])
+    for operation in program.operations:
+        if isinstance(operation.op.form, Collective):
+            names.update(dict.fromkeys(operation.params["places"]))
+    names.pop(engine.id, None)
+    runtime = default_runtime()
+    targets = [engine, *(runtime.engine(n, name) for n in names)]
+    if not any(e.is_host for e in targets):  # arrays come from the host, and some functions run nowhere else
+        targets += [e for e in runtime.engines() if e.is_host][:1]
+    return tuple(targets)
 
 
 def _engine_of(call: BoundCall, name: str, chosen: tuple[str, ...]) -> Engine:

@@ -143,7 +143,8 @@ class Spread:
     def _type(self, old: ArrayType, k: int) -> ArrayType:
         return ArrayType(old.dtype, self._renamed(old.shape, k), old.weak) if self._sizes else old
 
-    def _made(self, copies: Sequence[Value], axes: frozenset[str]) -> Value:
+    def standing(self, copies: Sequence[Value], axes: frozenset[str]) -> Value:
+        """The first position's value, which stands for everyone's; ``axes`` are those along which they may differ."""
         self._copies[copies[0].id] = tuple(copies)
         self._axes[copies[0].id] = axes
         return copies[0]
@@ -163,7 +164,7 @@ class Spread:
             mine = Params(**{n: self._renamed(v, k) for n, v in params.items()}) if self._sizes else params
             operands = tuple([x[k] for x in spread])
             results.append(self._trace.append(op, operands, mine, [self._type(t, k) for t in types], place))
-        return tuple([self._made(copies, axes) for copies in zip(*results, strict=True)])
+        return tuple([self.standing(copies, axes) for copies in zip(*results, strict=True)])
 
     def _note_sizes(self, params: Params, axes: frozenset[str]) -> None:
         """The run-time extents that the next operation measures, one at each position."""
@@ -180,21 +181,21 @@ class Spread:
         for place, position in zip(self.grid.places, self.grid.positions, strict=True):
             number = Literal(self.grid.index(position, names), INT64)
             copies.append(self._alone(place, pointwise.copy, number)[0])
-        return self._made(copies, frozenset(names))
+        return self.standing(copies, frozenset(names))
 
     def meet(self, op: Op, x: Operand, names: tuple[str, ...], varies: bool, **params: Hashable) -> Value:
         """A collective over the axes. ``varies``: whether its results differ along them; other axes stay."""
         axes = self.axes(x) - frozenset(names) | (frozenset(names) if varies else NOWHERE)
         if self.grid.remote is not None:
             remote, more = self.grid.remote(op, names, params)
-            return self._made(self._alone(self.grid.places[0], remote, *self.operands(x), **more), axes)
+            return self.standing(self._alone(self.grid.places[0], remote, *self.operands(x), **more), axes)
         copies = self.operands(x)
         found: dict[int, Value] = {}
         for group in self.grid.groups(names):
             places = tuple(self.grid.places[p] for p in group)
             results = self._alone("", op, *(copies[p] for p in group), places=places, **params)
             found.update(zip(group, results, strict=True))
-        return self._made([found[p] for p in self.grid.positions], axes)
+        return self.standing([found[p] for p in self.grid.positions], axes)
 
     def _alone(self, place: str, op: Op, *inputs: Operand, **params: Hashable) -> tuple[Value, ...]:
         """One operation, recorded once."""
@@ -231,11 +232,11 @@ class Spread:
             where = place if producer is None else producer.place
             box = {"starts": starts, "steps": (1,) * x.type.rank, "sizes": sizes}
             copies.append(self._alone(where, layout.slice_, x, **box)[0])
-        return self._made(copies, names)
+        return self.standing(copies, names)
 
     def own(self, x: Operand, names: frozenset[str]) -> Operand:
         """An array from outside that is this process's own shard."""
-        return self._made([self._alone(p, pointwise.copy, x)[0] for p in self.grid.places], names)
+        return self.standing([self._alone(p, pointwise.copy, x)[0] for p in self.grid.places], names)
 
     def join(self, x: Operand, spec: Spec) -> Operand:
         """The array that has these shards, outside; of one that is the same everywhere, the first."""

@@ -13,45 +13,62 @@ from typing import Any
 from tenferro.tracer.derivation import Derivation
 from tenferro.tracer.errors import DerivativeError, ShapeError
 from tenferro.tracer.lines import at, user_line
-from tenferro.tracer.program import Operand
+from tenferro.tracer.program import Operand, Value
 from tenferro.tracer.tape import Tangent, Tape
 from tenferro.tracer.trace import Trace
 from tenferro.tracer.traced import TracedArray
 from tenferro.tracer.transform.inputs import Leaf, Opened, apart, delivered, open_tree, results_of
-from tenferro.tracer.transform.linear import has_tangent, on_tape, pull, push, replay
+from tenferro.tracer.transform.linear import as_recorded, has_tangent, on_tape, pull, push, replay
+from tenferro.tracer.transform.positions import differing_further, everywhere, given_back, summed, together
 
 
 @dataclass(frozen=True, slots=True)
 class Linearized:
     """A function at a point: its results, and the tape that leads from tangents of the arguments to theirs.
 
-    ``inputs``: the tape's, one for each numeric leaf of the arguments, None where its dtype has no tangents.
-    ``outputs``: one for each leaf of the results, None where it does not vary."""
+    ``inputs``: the tape's, for each numeric leaf of the arguments one for each position of a mesh (one, where there is
+    none), None where its dtype has no tangents. ``outputs``: alike for each leaf of the results, None where it does not
+    vary. ``values``: the arguments'."""
 
     trace: Trace
+    name: str
     arguments: Opened
+    values: tuple[Operand, ...]
     results: Opened
     aux: Any
     tape: Tape
-    inputs: tuple[Tangent | None, ...]
-    outputs: tuple[Tangent | None, ...]
+    inputs: tuple[Sequence[Tangent | None], ...]
+    outputs: tuple[Sequence[Tangent | None], ...]
 
     def push(self, tangents: Sequence[Operand | None]) -> list[Operand | None]:
         """The tangents of the results, from those of the arguments."""
-        found = {x.id: t for x, t in zip(self.inputs, tangents, strict=True) if x is not None and t is not None}
-        replay(self.trace, self.tape, found)
-        return [None if y is None else found.get(y.id) for y in self.outputs]
+        trace, found = self.trace, dict[int, Operand]()
+        for xs, t in zip(self.inputs, tangents, strict=True):
+            if t is not None:
+                mine = zip(xs, everywhere(trace, t), strict=True)
+                found.update({x.id: each for x, each in mine if x is not None})
+        replay(trace, self.tape, found)
+        along = differing_further(trace, self.values, tangents)
+        return [
+            together(trace, leaf.operand, [None if y is None else found.get(y.id) for y in ys], along)
+            for ys, leaf in zip(self.outputs, self.results.leaves, strict=True)
+        ]
 
     def pull(self, cotangents: Sequence[Operand | None]) -> list[Operand | None]:
         """The cotangents of the arguments, from those of the results."""
-        b, seeds = Derivation(self.trace), dict[int, Operand]()
-        for y, ct in zip(self.outputs, cotangents, strict=True):
-            if y is not None and ct is not None:
-                total = b.plus(seeds.get(y.id), ct)
-                assert total is not None
-                seeds[y.id] = total
-        found = pull(self.trace, self.tape, seeds)
-        return [None if x is None else found.get(x.id) for x in self.inputs]
+        trace, b, seeds = self.trace, Derivation(self.trace), dict[int, Operand]()
+        for ys, ct, leaf in zip(self.outputs, cotangents, self.results.leaves, strict=True):
+            each = [None] * len(ys) if ct is None else given_back(trace, leaf.operand, ct, self.name)
+            with as_recorded(trace):
+                for y, mine in zip(ys, each, strict=True):
+                    total = None if y is None else b.plus(seeds.get(y.id), mine)
+                    if y is not None and total is not None:
+                        seeds[y.id] = total
+        found = pull(trace, self.tape, seeds)
+        return [
+            summed(trace, value, [None if x is None else found.get(x.id) for x in xs])
+            for xs, value in zip(self.inputs, self.values, strict=True)
+        ]
 
 
 def linearize(
@@ -67,11 +84,25 @@ def linearize(
     results, aux = separated(function(*arguments.close(variables)), has_aux, name)
     opened = results_of(trace, results, f"{name}: the result")
     with on_tape(trace) as tape:
-        inputs = [tape.input(v.type) if has_tangent(v.type.dtype) else None for v in values]
-        tangents: dict[int, Operand] = {v.id: t for v, t in zip(values, inputs, strict=True) if t is not None}
+        inputs, tangents = [], dict[int, Operand]()
+        for v in values:
+            each = [tape.input(x.type) if has_tangent(x.type.dtype) else None for x in everywhere(trace, v)]
+            tangents.update(_by_id(everywhere(trace, v), each))
+            inputs.append(each)
         push(trace, trace.operations[start:], tangents)
-    outputs = [tangents.get(leaf.operand.id) if hasattr(leaf.operand, "id") else None for leaf in opened.leaves]
-    return Linearized(trace, arguments, opened, aux, tape, tuple(inputs), tuple(outputs))  # type: ignore[arg-type]
+    outputs = [[_tangent(tangents, y) for y in everywhere(trace, leaf.operand)] for leaf in opened.leaves]
+    return Linearized(trace, name, arguments, tuple(values), opened, aux, tape, tuple(inputs), tuple(outputs))
+
+
+def _by_id(values: Sequence[Operand], tangents: Sequence[Operand | None]) -> dict[int, Operand]:
+    return {x.id: t for x, t in zip(values, tangents, strict=True) if isinstance(x, Value) and t is not None}
+
+
+def _tangent(tangents: dict[int, Operand], y: Operand) -> Tangent | None:
+    """Of a result, on the tape."""
+    found = tangents.get(y.id) if isinstance(y, Value) else None
+    assert found is None or isinstance(found, Tangent)
+    return found
 
 
 def separated(result: Any, has_aux: bool, name: str) -> tuple[Any, Any]:
@@ -100,9 +131,16 @@ def jvp(
     ]
     results, aux = separated(function(*arguments.close(variables)), has_aux, name)
     opened = results_of(trace, results, f"{name}: the result")
-    found: dict[int, Operand] = {v.id: t for v, t in zip(values, given, strict=True) if t is not None}
+    found: dict[int, Operand] = {}
+    for v, t in zip(values, given, strict=True):
+        if t is not None:
+            found.update(_by_id(everywhere(trace, v), everywhere(trace, t)))
     push(trace, trace.operations[start:], found)
-    outputs = [found.get(leaf.operand.id) if hasattr(leaf.operand, "id") else None for leaf in opened.leaves]
+    along = differing_further(trace, values, given)
+    outputs = []
+    for leaf in opened.leaves:
+        each = [found.get(y.id) if isinstance(y, Value) else None for y in everywhere(trace, leaf.operand)]
+        outputs.append(together(trace, leaf.operand, each, along))
     return results, closed(trace, opened, outputs), aux
 
 

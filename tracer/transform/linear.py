@@ -1,8 +1,8 @@
 """Derivatives of recorded operations: tangents of inputs in, tangents of results out; and back.
 
-``push`` applies the rows' ``jvp`` column in order. On a tape (``on_tape``) what it emits about tangents stays apart from
-the program; ``pull`` then walks the tape backwards along the rows' ``transpose`` column. So a gradient is: linearize,
-then transpose (Radul, Paszke, Frostig, Johnson and Maclaurin 2023, "You only linearize once").
+``push`` applies the rows' ``jvp`` column in order. On a tape (``on_tape``) what it emits about tangents stays apart
+from the program; ``pull`` then walks the tape backwards along the rows' ``transpose`` column. So a gradient is:
+linearize, then transpose (Radul, Paszke, Frostig, Johnson and Maclaurin 2023, "You only linearize once").
 """
 
 from __future__ import annotations
@@ -31,6 +31,18 @@ def on_tape(trace: Trace) -> Iterator[Tape]:
         trace.tape = outer
 
 
+@contextmanager
+def as_recorded(trace: Trace) -> Iterator[None]:
+    """What is recorded inside is recorded once, on the engine that it is put on, and may read one engine's part: it
+    stands beside operations that were recorded for each engine of a mesh."""
+    before = trace.spread, trace.partial
+    trace.spread, trace.partial = None, set()
+    try:
+        yield
+    finally:
+        trace.spread, trace.partial = before
+
+
 def has_tangent(dtype: np.dtype[object]) -> bool:
     """Whether values of the dtype vary continuously."""
     return dtype.kind in "fc"
@@ -43,7 +55,7 @@ def push(trace: Trace, operations: Sequence[Operation], tangents: dict[int, Oper
         mine = [tangents.get(x.id) if type(x) is Value else None for x in operation.inputs]
         if all(t is None for t in mine) or not any(has_tangent(v.type.dtype) for v in operation.outputs):
             continue
-        with b.derived_from(operation):
+        with as_recorded(trace), b.derived_from(operation):
             found = _jvp(b, operation, mine)
         for value, tangent in zip(operation.outputs, found, strict=True):
             if tangent is not None and has_tangent(value.type.dtype):
@@ -72,7 +84,7 @@ def pull(trace: Trace, tape: Tape, cotangents: Mapping[int, Operand]) -> dict[in
         if all(ct is None for ct in mine):
             continue
         is_linear = [type(x) is Tangent for x in operation.inputs]
-        with b.derived_from(operation):
+        with as_recorded(trace), b.derived_from(operation):
             results = _transposed(b, operation, mine, is_linear)
             for x, ct in zip(operation.inputs, results, strict=True):
                 if type(x) is Tangent and ct is not None:
@@ -108,14 +120,12 @@ def replay(
     ``values``: what stands in place of values of the trace that the tape reads, by their ids."""
     b = Derivation(trace)
     for operation in tape.operations:
-        inputs: list[Operand] = []
-        is_zero = True
-        for x in operation.inputs:
-            known = tangents.get(x.id) if type(x) is Tangent else _in_place(x, values)
-            is_zero = is_zero and (type(x) is not Tangent or known is None)
-            inputs.append(b.zeros(x.type) if known is None else known)
-        if is_zero:
+        if not any(type(x) is Tangent and x.id in tangents for x in operation.inputs):
             continue
-        with b.derived_from(operation):
+        with as_recorded(trace), b.derived_from(operation):
+            inputs = [
+                (tangents.get(x.id) or b.zeros(x.type)) if type(x) is Tangent else _in_place(x, values)
+                for x in operation.inputs
+            ]
             results = b.emit(operation.op, inputs, **operation.params)
         tangents.update(zip((v.id for v in operation.outputs), results, strict=True))
