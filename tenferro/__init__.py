@@ -29,7 +29,7 @@ from tenferro.tracer.errors import (
 )
 
 if _TYPE_CHECKING:
-    from tenferro import lax as lax, numpy as numpy, runtime as runtime
+    from tenferro import lax as lax, numpy as numpy, random as random, runtime as runtime
     from tenferro.batching import vmap as vmap
     from tenferro.budget import BudgetError as BudgetError, assert_budget as assert_budget
     from tenferro.collectives import (
@@ -74,14 +74,14 @@ _LATER = {
     **dict.fromkeys(_COLLECTIVES, "collectives"),
 }  # fmt: skip
 """Name → the module that has it."""
-_MODULES = ("lax", "numpy", "runtime")
+_MODULES = ("lax", "numpy", "random", "runtime")
 """Modules that are loaded when they are first asked for."""
 
 _PUBLIC = sorted([
     *(n for n, x in globals().items() if not (n.startswith("_") or isinstance(x, _ModuleType))), *_LATER, *_MODULES,
     "tree",
 ])  # fmt: skip
-__all__ = [n for n in _PUBLIC if n != "numpy"]  # ``from tenferro import *`` leaves NumPy its name
+__all__ = [n for n in _PUBLIC if n not in ("numpy", "random")]  # ``from tenferro import *`` leaves these to others
 
 
 def __dir__() -> list[str]:

@@ -53,10 +53,12 @@ class BadCall:
     text: str
 
 
-Agreement = Literal["bits", "values", "elementary", "larger", "complex", "sum", "factors", "deviations", "product"]
+Agreement = Literal[
+    "bits", "values", "elementary", "larger", "complex", "drawn", "sum", "factors", "deviations", "product"
+]
 """How an engine's result compares with the row's NumPy reference: equal bits; equal values (a zero's sign is free);
-within the stated ulp of the true value, or of the larger operand; within rounding of a complex formula; within
-rounding of a sum (of squares) or of a product."""
+within the stated ulp of the true value, or of the larger operand; within rounding of a complex formula, or of the
+numbers that a draw is made of; within rounding of a sum (of squares) or of a product."""
 
 
 @dataclass(frozen=True)
@@ -571,6 +573,87 @@ def _numpy_call() -> Row:
     return Row(tuple(samples), sized, bad, "bits")
 
 
+def _fma() -> Row:
+    def samples() -> Iterator[Sample]:
+        for dtype in of_kinds("f"):
+            wild = corners(np.dtype(dtype))
+            x, y = pairs(wild)
+            yield Sample((x, y, np.resize(wild[::-1], x.shape)))
+            for shape in SHAPES:
+                yield Sample(tuple(filled(shape, dtype, k) for k in range(3)))
+            # The rounding error of the product is what is left.
+            left, right = (uniform((200,), dtype, k) for k in (4, 5))
+            yield Sample((left, right, -(left * right)))
+            yield Sample((uniform((2, 3), dtype, 6), filled((), dtype, 1), filled((), dtype, 4)))
+
+    sized = Sized((("float32",) * 3, ("float64",) * 3), _same(3))
+    return Row(tuple(samples()), sized, _refused("fma", 3, "f"), "bits")
+
+
+KEY: tuple[Array, Array] = (np.array(0x13198A2E, np.uint32), np.array(0x03707344, np.uint32))
+
+
+def _threefry() -> Row:
+    def samples() -> Iterator[Sample]:
+        for dtype in ("uint32", "uint64"):
+            params = {"dtype": np.dtype(dtype)}
+            yield Sample((*KEY, corners(np.dtype(np.uint64))), params)
+            yield Sample((np.array(2**32 - 1, np.uint32), np.array(0, np.uint32), uniform((37,), "uint64", 1)), params)
+            for shape in SHAPES:
+                yield Sample((*KEY, uniform(shape, "uint64", 2)), params)
+            keys = (uniform((4, 3), "uint32", k) for k in (3, 4))
+            yield Sample((*keys, np.arange(12, dtype=np.uint64).reshape(4, 3)), params)
+
+    sized = Sized(
+        (("uint32", "uint32", "uint64"),), lambda n, m: ((), (), (n, m)), lambda n, m: {"dtype": np.dtype(np.uint32)}
+    )
+    bad = BadCall(
+        (_type("uint32"), _type("uint32"), _type("int64", 3)), {"dtype": np.dtype(np.uint32)}, DtypeError,
+        "threefry: operands ['uint32()', 'uint32()', 'int64(3,)'] for uint32; two of uint32 and one of uint64 for "
+        "uint32 or uint64 are needed here",
+    )  # fmt: skip
+    return Row(tuple(samples()), sized, bad, "bits")
+
+
+def _draw(
+    name: str, dtypes: tuple[str, ...], parameters: tuple[tuple[float, ...], ...], agreement: Agreement, **params: Any
+) -> Row:
+    """Keyed numbers; ``parameters`` are what the distribution's own ones go through, together."""
+    count = len(parameters[0])
+
+    def samples() -> Iterator[Sample]:
+        for dtype in dtypes:
+            each = [np.repeat(np.array(column), 40).astype(dtype) for column in zip(*parameters, strict=True)]
+            yield Sample((*KEY, np.arange(len(each[0]), dtype=np.uint64), *each), params)
+            wild = corners(np.dtype(dtype))
+            odd = [wild] if count == 1 else list(pairs(wild))
+            yield Sample((*KEY, np.arange(len(odd[0]), dtype=np.uint64) + 2**40, *odd), params)
+            for shape in SHAPES:
+                numbers = [np.array(v, dtype) for v in parameters[-1]]
+                yield Sample((*KEY, uniform(shape, "uint64", 1), *numbers), params)
+
+    operands = tuple(("uint32", "uint32", "uint64", *(d,) * count) for d in dtypes)
+    sized = Sized(operands, lambda n, m: ((), (), *((n, m),) * (1 + count)), lambda n, m: params)
+    types = (_type("uint32"), _type("uint32"), _type("uint64", 3), *(_type("int64", 3),) * count)
+    texts = [str(t) for t in types]
+    text = f"{name}: operands {texts}; two of uint32, one of uint64 and parameters of {' or '.join(dtypes)} are needed"
+    return Row(tuple(samples()), sized, BadCall(types, params, DtypeError, text), agreement)
+
+
+_RATES = ((0.0,), (0.01,), (1.0,), (7.5,), (9.99,), (10.0,), (31.0,), (1e4,), (1e12,))
+_TRIALS = (
+    (0.0, 0.5),
+    (1.0, 0.5),
+    (10.0, 0.03),
+    (7.0, 0.0),
+    (7.0, 1.0),
+    (1e3, 0.002),
+    (40.0, 0.25),
+    (60.0, 0.9),
+    (1e9, 0.3),
+)
+
+
 def _collective(
     name: str, kinds: str, params: Mapping[str, Any], agreement: Agreement, bad: BadCall, multiple: int = 1
 ) -> Row:
@@ -651,6 +734,12 @@ SAMPLES: dict[str, Row] = {
     "reciprocal": pointwise("reciprocal", 1, "c", "complex", ("complex64", "complex128")),
     "power": pointwise("power", 2, "iuf", "elementary", ("float32", "uint8")),
     "required": _required(),
+    "erfinv": pointwise("erfinv", 1, "f", "elementary", ("float32", "float64")),
+    "fma": _fma(),
+    "threefry": _threefry(),
+    "random_gamma": _draw("random_gamma", ("float32", "float64"), _RATES, "drawn", is_log=False),
+    "random_poisson": _draw("random_poisson", ("float64",), _RATES, "bits"),
+    "random_binomial": _draw("random_binomial", ("float64",), _TRIALS, "bits"),
     "where": _where(),
     "astype": _astype(),
     "bitcast": _bitcast(),

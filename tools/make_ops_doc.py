@@ -59,7 +59,17 @@ def operand_count(op: Op) -> int:
     if isinstance(op.form, Reduction):
         return 1
     assert isinstance(op.form, Pointwise)
-    return len([p for p in inspect.signature(op.form.scalar).parameters if p not in ("b", "dtype", "name", "reason")])
+    names = inspect.signature(op.form.scalar).parameters
+    return len([p for p in names if p not in ("b", "dtype", "name", "reason", "is_log")])
+
+
+KEYED = {
+    "threefry": ("key and counter of uint", "uint32 or uint64, as asked"),
+    "random_gamma": ("key and counter of uint, float32, float64", "that of the parameter"),
+    "random_poisson": ("key and counter of uint, float64", "float64"),
+    "random_binomial": ("key and counter of uint, float64", "float64"),
+}
+"""Kinds of operands and of results of rows that take a key."""
 
 
 def result_dtype(op: Op, name: str) -> str | None:
@@ -82,6 +92,8 @@ def result_dtype(op: Op, name: str) -> str | None:
 
 def dtypes_text(op: Op) -> tuple[str, str]:
     """Kinds of operands and of results: ``float, complex`` → ``same, real part's``."""
+    if op.name in KEYED:
+        return KEYED[op.name]
     results: dict[str, list[str]] = {}
     for kind, names in KINDS.items():
         found = {result_dtype(op, n) for n in names}

@@ -110,6 +110,9 @@ def by_agreement(kind: Agreement, actual: Array, expected: Array, operands: tupl
         case "complex":
             is_complex = any(x.dtype.kind == "c" for x in operands)
             return _complex_or(actual, expected, epsilons=8) if is_complex else bits(actual, expected)
+        case "drawn":
+            with np.errstate(all="ignore"):
+                return close(actual, expected, epsilons=64, scale=np.maximum(1.0, np.abs(operands[-1])))
         case "sum":
             total = float(sum(np.abs(x.astype(np.complex128)).sum() for x in operands))
             return close(actual, expected, epsilons=4, scale=total)

@@ -15,6 +15,7 @@ from tests.vocabulary import UNARY
 
 A3, A4, M23 = np.ones(3), np.ones(4), np.ones((2, 3))
 I3, B3, C3 = np.arange(3), np.ones(3, bool), np.ones(3, complex)
+KEY = np.array([0, 42], np.uint32)
 
 Bad = tuple[Callable[..., Any], tuple[Any, ...], type[Exception], str]
 
@@ -60,6 +61,20 @@ BAD_CALLS: dict[str, Bad] = {
     "fmod": (lambda x, y: np.fmod(x, y), (C3, C3), TypeError, r"^fmod: .*complex128"),
     "power": (lambda x, y: x**y, (I3, I3 - 1), ValueError, r"^power: integers to the exponent -1"),
     "required": (lambda x: np.nanargmax(x * np.nan), (A3,), ValueError, r"^nanargmax: All-NaN slice encountered"),
+    "threefry": (lambda k: tn.random.bits(k.astype(np.int64)), (KEY,), TypeError, r"^bits: key of dtype int64"),
+    "random_gamma": (lambda k, x: tn.random.gamma(k, x), (KEY, C3), TypeError, r"^gamma: a of dtype complex128"),
+    "random_poisson": (
+        lambda k, x: tn.random.poisson(k, x),
+        (KEY, C3),
+        TypeError,
+        r"^poisson: lam of dtype complex128",
+    ),
+    "random_binomial": (
+        lambda k, x: tn.random.binomial(k, 5, x),
+        (KEY, C3),
+        TypeError,
+        r"^binomial: p of dtype complex128",
+    ),
     "where": (lambda x, y: np.where(x > 0, x, y), (A3, A4), ValueError, r"^where: .*\(3,\).*\(4,\)"),
     "astype": (lambda x: x.astype("U3"), (A3,), TypeError, r"^astype: .*"),
     "bitcast": (lambda x: x.view("f4"), (A3,), TypeError, r"^view: float64 as float32"),
@@ -110,7 +125,7 @@ BAD_CALLS: dict[str, Bad] = {
 WITHOUT = {
     "copy", "absolute", "conjugate", "real", "imag", "exp", "log", "sin", "cos", "tanh", "sqrt", "rint", "iota",
     "reciprocal", "slice_update", "scatter", *(name for name in UNARY if name != "cbrt"), "mask_update", "numpy_call",
-    "tangent_product", "tangent_quotient", "tangent_pair", "recurrence",
+    "tangent_product", "tangent_quotient", "tangent_pair", "recurrence", "fma", "erfinv",
 }  # fmt: skip
 """Rows that refuse nothing a user can write, or that users reach only through the assignments tested below, or through
 derivatives."""
