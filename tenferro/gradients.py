@@ -6,16 +6,17 @@ Python's ``if`` and ``print`` see concrete values. ``tn.jit(tn.grad(f))`` is one
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from operator import index
 from typing import Any, TypeAlias
 
 from tenferro.tracer.lines import at, user_line
-from tenferro.tracer.program import Literal
+from tenferro.tracer.program import ArrayType, Literal
 from tenferro.tracer.signature import function_name
-from tenferro.tracer.trace import running_trace
-from tenferro.tracer.transform import gradients as traced
-from tenferro.tracer.transform.inputs import check_varies
+from tenferro.tracer.trace import Trace, current_trace, running_trace
+from tenferro.tracer.traced import TracedArray
+from tenferro.tracer.transform import gradients as traced, marks
+from tenferro.tracer.transform.inputs import Leaf, check_varies, delivered, open_tree
 from tenferro.transformed import Function as Function, Transformed as Transformed
 
 Argnums: TypeAlias = int | Sequence[int]
@@ -34,7 +35,7 @@ def value_and_grad(
 
     DerivativeError for arguments that are no floats and results that are no number."""
     name = f"value_and_grad({function_name(fun)})"
-    return Transformed(fun, _gradient(argnums, has_aux, holomorphic, allow_int, name), name)
+    return Transformed(fun, _Gradient(argnums, has_aux, holomorphic, allow_int, name, True), name)
 
 
 def grad(
@@ -43,47 +44,51 @@ def grad(
     """A function that returns ``fun``'s gradient: ``value_and_grad`` without the value. With ``has_aux``, a pair of the
     gradient and what comes along."""
     name = f"grad({function_name(fun)})"
-    both = _gradient(argnums, has_aux, holomorphic, allow_int, name)
+    return Transformed(fun, _Gradient(argnums, has_aux, holomorphic, allow_int, name, False), name)
 
-    def around(function: Function) -> Function:
-        found = both(function)
 
+class _Gradient:
+    """What ``grad`` and ``value_and_grad`` make of a function; it runs inside a trace."""
+
+    def __init__(
+        self, argnums: Argnums, has_aux: bool, holomorphic: bool, allow_int: bool, name: str, with_value: bool
+    ) -> None:
+        self._numbers = numbers(argnums, name)
+        self._is_single = isinstance(argnums, int)
+        self._has_aux = has_aux
+        self._holomorphic = holomorphic
+        self._allow_int = allow_int
+        self._name = name
+        self._with_value = with_value
+
+    def __call__(self, function: Function) -> Function:
         def gradient(*args: Any, **kwargs: Any) -> Any:
-            value, result = found(*args, **kwargs)
-            return (result, value[1]) if has_aux else result
+            chosen = chosen_of(self._numbers, args, self._name)
+            called = of_chosen(function, chosen, args, kwargs)
+            given = [args[k] for k in chosen]
+            trace = running_trace(self._name)
+            recorded = traced.record(trace, called, given, self._name, self._has_aux, self._check, "argument")
+            return self._finished(recorded)
 
         return gradient
 
-    return Transformed(fun, around, name)
+    def _check(self, leaf: Leaf) -> None:
+        if not (self._allow_int and leaf.operand.type.dtype.kind in "biu"):
+            check_varies(leaf, self._name, "argument", self._holomorphic)
+
+    def _finished(self, recorded: traced.Recorded) -> Any:
+        result = traced.check_scalar_result(recorded.results, self._name, self._holomorphic)
+        one = Literal(1.0 if not self._holomorphic else 1 + 0j, result.operand.type.dtype)
+        found = recorded.linearized()
+        slopes = traced.closed(recorded.trace, recorded.arguments, found.pull([one]))
+        gradient = slopes[0] if self._is_single else slopes
+        if not self._with_value:
+            return (gradient, recorded.aux) if self._has_aux else gradient
+        value = traced.values_of(recorded)
+        return ((value, recorded.aux) if self._has_aux else value), gradient
 
 
-def _gradient(
-    argnums: Argnums, has_aux: bool, holomorphic: bool, allow_int: bool, name: str
-) -> Callable[[Function], Function]:
-    numbers = _numbers(argnums, name)
-
-    def around(function: Function) -> Function:
-        def gradient(*args: Any, **kwargs: Any) -> Any:
-            trace = running_trace(name)
-            chosen = _chosen(numbers, args, name)
-            found = traced.linearize(
-                trace, _of_chosen(function, chosen, args, kwargs), [args[k] for k in chosen], name, has_aux
-            )
-            for leaf in found.arguments.leaves:
-                if not (allow_int and leaf.operand.type.dtype.kind in "biu"):
-                    check_varies(leaf, name, "argument", holomorphic)
-            result = traced.check_scalar_result(found, name, holomorphic)
-            one = Literal(1.0 if not holomorphic else 1 + 0j, result.operand.type.dtype)
-            slopes = traced.closed(trace, found.arguments, found.pull([one]))
-            value = found.results.close([traced.delivered(trace, result.operand, result)])
-            return (value, found.aux) if has_aux else value, slopes[0] if isinstance(argnums, int) else slopes
-
-        return gradient
-
-    return around
-
-
-def _of_chosen(function: Function, chosen: Sequence[int], args: Sequence[Any], kwargs: dict[str, Any]) -> Function:
+def of_chosen(function: Function, chosen: Sequence[int], args: Sequence[Any], kwargs: dict[str, Any]) -> Function:
     """The function of its chosen arguments alone."""
 
     def called(*values: Any) -> Any:
@@ -95,7 +100,7 @@ def _of_chosen(function: Function, chosen: Sequence[int], args: Sequence[Any], k
     return called
 
 
-def _numbers(argnums: Argnums, name: str) -> tuple[int, ...]:
+def numbers(argnums: Argnums, name: str) -> tuple[int, ...]:
     found = (argnums,) if isinstance(argnums, int) else argnums
     try:
         return tuple(index(k) for k in found)
@@ -105,7 +110,7 @@ def _numbers(argnums: Argnums, name: str) -> tuple[int, ...]:
         ) from None
 
 
-def _chosen(numbers: Sequence[int], args: Sequence[Any], name: str) -> list[int]:
+def chosen_of(numbers: Sequence[int], args: Sequence[Any], name: str) -> list[int]:
     """The arguments' places, from 0 on, each once."""
     count = len(args)
     for k in numbers:
@@ -120,3 +125,21 @@ def _chosen(numbers: Sequence[int], args: Sequence[Any], name: str) -> list[int]
             f"{name}: argnums {tuple(numbers)} names an argument twice; each once is needed{at(user_line())}"
         )
     return found
+
+
+def stop_gradient(x: Any) -> Any:
+    """The same values, held constant by every derivative: a pytree of arrays and numbers in, the same out.
+
+    Outside a trace it is ``x`` itself."""
+    trace = current_trace()
+    if trace is None:
+        return x
+
+    given = open_tree(trace, x, "stop_gradient: x")
+    return given.close([_held(trace, leaf) for leaf in given.leaves])
+
+
+def _held(trace: Trace, leaf: Leaf) -> TracedArray:
+    made = delivered(trace, trace.emit1(marks.stop_gradient, leaf.operand), leaf)
+    made.type = ArrayType(made.type.dtype, made.type.shape, leaf.weak)
+    return made

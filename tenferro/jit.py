@@ -407,7 +407,7 @@ def jit(
     def decorate(function: Callable[..., Any]) -> JitFunction:
         _check_function(function)
         inner, around = unwrapped(function) if isinstance(function, Transformed) else (function, None)
-        binder = Binder(inner, static_argnums, static_argnames, donate_argnums)
+        binder = Binder(function, static_argnums, static_argnames, donate_argnums)
         made = JitFunction(inner, binder, max_compiles, engines=names, around=around)
         made.__name__ = getattr(function, "__name__", made.__name__)
         return made

@@ -7,7 +7,8 @@ Python's ``if`` and ``print`` see concrete values. ``tn.jit`` of a transformed f
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from tenferro.tracer.trace import current_trace
@@ -24,12 +25,18 @@ class Transformed:
     place, the function that runs inside the trace."""
 
     __wrapped__: Function
+    __name__: str
+    __qualname__: str
 
-    def __init__(self, function: Function, around: Around, name: str) -> None:
+    def __init__(self, function: Function, around: Around, name: str, parameters: Sequence[str] | None = None) -> None:
+        """``parameters``: names of the positional ones, where they are not the function's own."""
         inner, outer = unwrapped(function)
         functools.update_wrapper(self, inner)
         self.__dict__["__name__"] = name  # the qualified name stays the user's: pickling a decorated function finds it
         self.__wrapped__ = inner
+        if parameters is not None:
+            kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+            self.__signature__ = inspect.Signature([inspect.Parameter(p, kind) for p in parameters])
         self._around: Around = around if outer is None else _composed(around, outer)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -25,6 +25,7 @@ from tenferro.tracer.program import (
     Value,
 )
 from tenferro.tracer.trace import Trace
+from tenferro.tracer.transform.marks import without_marks
 
 
 class Renaming:
@@ -152,7 +153,7 @@ def finish(trace: Trace, outputs: list[Operand], aliases: list[int], renaming: R
         operations = tuple([renaming.operation(o) for o in trace.operations])
     else:
         operations = tuple(trace.operations)
-    return SemanticProgram(
+    program = SemanticProgram(
         trace.name,
         inputs,
         operations,
@@ -160,6 +161,7 @@ def finish(trace: Trace, outputs: list[Operand], aliases: list[int], renaming: R
         tuple(renaming.alias(a) for a in aliases),
         tuple(renaming.guard(g) for g in _strongest(trace.guards)),
     )
+    return without_marks(program)
 
 
 def _strongest(guards: Sequence[ShapeGuard]) -> list[ShapeGuard]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from tenferro.lowering.passes.algebra import simplify_algebra
+from tenferro.lowering.passes.barriers import open_barriers
 from tenferro.lowering.passes.conjugates import sink_conjugates
 from tenferro.lowering.passes.constants import fold_constants
 from tenferro.lowering.passes.dead import drop_dead
@@ -31,5 +32,6 @@ PASSES: list[tuple[str, Pass]] = [
     ("sink conjugates", sink_conjugates),
     ("simplify algebra again", simplify_algebra),
     ("share equal operations again", share_equal),
+    ("open barriers", open_barriers),
     ("drop what that left dead", drop_dead),
 ]

@@ -6,7 +6,8 @@ are operations beside it. So they nest to any depth, and closures over traced va
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,94 +16,150 @@ from tenferro.tracer.errors import DerivativeError, ShapeError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.program import Operand, Value
 from tenferro.tracer.tape import Tangent, Tape
-from tenferro.tracer.trace import Trace
+from tenferro.tracer.trace import KINDS, Trace
 from tenferro.tracer.traced import TracedArray
-from tenferro.tracer.transform.inputs import Leaf, Opened, apart, delivered, open_tree, results_of
+from tenferro.tracer.transform.inputs import Leaf, Opened, apart, delivered, leaf_of, open_tree, results_of
 from tenferro.tracer.transform.linear import as_recorded, has_tangent, on_tape, pull, push, replay
 from tenferro.tracer.transform.positions import differing_further, everywhere, given_back, summed, together
+from tenferro.tracer.tree import opened
+
+Check = Callable[[Leaf], None]
+
+
+@contextmanager
+def deeper(trace: Trace) -> Iterator[None]:
+    """One more derivative is being taken."""
+    trace.depth += 1
+    try:
+        yield
+    finally:
+        trace.depth -= 1
+
+
+Tangents = Sequence[Operand | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Linearized:
-    """A function at a point: its results, and the tape that leads from tangents of the arguments to theirs.
+class Linear:
+    """A linear map between pytrees, on a tape: from tangents of the leaves of ``arguments`` to those of ``results``.
 
-    ``inputs``: the tape's, for each numeric leaf of the arguments one for each position of a mesh (one, where there is
-    none), None where its dtype has no tangents. ``outputs``: alike for each leaf of the results, None where it does not
-    vary. ``values``: the arguments'."""
+    ``inputs``: the tape's, for each leaf of the arguments one for each position of a mesh (one, where there is none);
+    None where its dtype has no tangents. ``outputs``: alike for each leaf of the results; a tangent of the tape, another
+    operand that is constant, or None for 0. ``values``: the arguments'."""
 
     trace: Trace
     name: str
     arguments: Opened
     values: tuple[Operand, ...]
     results: Opened
-    aux: Any
     tape: Tape
     inputs: tuple[Sequence[Tangent | None], ...]
-    outputs: tuple[Sequence[Tangent | None], ...]
+    outputs: tuple[Tangents, ...]
 
-    def push(self, tangents: Sequence[Operand | None]) -> list[Operand | None]:
+    def push(self, tangents: Tangents) -> list[Operand | None]:
         """The tangents of the results, from those of the arguments."""
         trace, found = self.trace, dict[int, Operand]()
         for xs, t in zip(self.inputs, tangents, strict=True):
             if t is not None:
                 mine = zip(xs, everywhere(trace, t), strict=True)
                 found.update({x.id: each for x, each in mine if x is not None})
-        replay(trace, self.tape, found)
+        with deeper(trace):
+            replay(trace, self.tape, found)
         along = differing_further(trace, self.values, tangents)
         return [
-            together(trace, leaf.operand, [None if y is None else found.get(y.id) for y in ys], along)
+            together(trace, leaf.operand, [found.get(y.id) if type(y) is Tangent else y for y in ys], along)
             for ys, leaf in zip(self.outputs, self.results.leaves, strict=True)
         ]
 
-    def pull(self, cotangents: Sequence[Operand | None]) -> list[Operand | None]:
+    def pull(self, cotangents: Tangents) -> list[Operand | None]:
         """The cotangents of the arguments, from those of the results."""
         trace, b, seeds = self.trace, Derivation(self.trace), dict[int, Operand]()
         for ys, ct, leaf in zip(self.outputs, cotangents, self.results.leaves, strict=True):
             each = [None] * len(ys) if ct is None else given_back(trace, leaf.operand, ct, self.name)
             with as_recorded(trace):
                 for y, mine in zip(ys, each, strict=True):
-                    total = None if y is None else b.plus(seeds.get(y.id), mine)
+                    total = b.plus(seeds.get(y.id), mine) if type(y) is Tangent else None
                     if y is not None and total is not None:
-                        seeds[y.id] = total
-        found = pull(trace, self.tape, seeds)
+                        seeds[y.id] = total  # type: ignore[union-attr]  # only of a tangent
+        with deeper(trace):
+            found = pull(trace, self.tape, seeds)
         return [
             summed(trace, value, [None if x is None else found.get(x.id) for x in xs])
             for xs, value in zip(self.inputs, self.values, strict=True)
         ]
 
 
-def linearize(
-    trace: Trace, function: Callable[..., Any], args: Sequence[Any], name: str, has_aux: bool = False
-) -> Linearized:
-    """Run the function and differentiate what it did, with respect to all of ``args``."""
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A function that was run on values of its own: those, its results, what came along (``aux``), and the operations
+    from number ``start`` on."""
+
+    trace: Trace
+    name: str
+    start: int
+    arguments: Opened
+    values: tuple[Value, ...]
+    results: Opened
+    aux: Any
+
+    def linearized(self) -> Linear:
+        """Its derivative with respect to all arguments."""
+        trace = self.trace
+        with on_tape(trace) as tape:
+            inputs, tangents = [], dict[int, Operand]()
+            for v in self.values:
+                copies = everywhere(trace, v)
+                each = [tape.input(x.type) if has_tangent(x.type.dtype) else None for x in copies]
+                tangents.update(_by_id(copies, each))
+                inputs.append(each)
+            outputs = self._pushed(tangents)
+        return Linear(
+            trace, self.name, self.arguments, self.values, self.results, tape, tuple(inputs), tuple(outputs)
+        )  # fmt: skip
+
+    def pushed(self, tangents: Tangents) -> list[Operand | None]:
+        """The tangents of the results, from those of the arguments."""
+        trace, found = self.trace, dict[int, Operand]()
+        for v, t in zip(self.values, tangents, strict=True):
+            if t is not None:
+                found.update(_by_id(everywhere(trace, v), everywhere(trace, t)))
+        along = differing_further(trace, self.values, tangents)
+        outputs = self._pushed(found)
+        return [
+            together(trace, leaf.operand, each, along) for leaf, each in zip(self.results.leaves, outputs, strict=True)
+        ]
+
+    def _pushed(self, tangents: dict[int, Operand]) -> list[Tangents]:
+        """For each result the tangents of its copies."""
+        trace = self.trace
+        with deeper(trace):
+            push(trace, trace.operations[self.start :], tangents)
+        copies = [everywhere(trace, leaf.operand) for leaf in self.results.leaves]
+        return [[tangents.get(y.id) if isinstance(y, Value) else None for y in ys] for ys in copies]
+
+
+def _by_id(values: Sequence[Operand], tangents: Tangents) -> dict[int, Operand]:
+    return {x.id: t for x, t in zip(values, tangents, strict=True) if isinstance(x, Value) and t is not None}
+
+
+def record(
+    trace: Trace, function: Callable[..., Any], args: Sequence[Any], name: str, has_aux: bool = False,
+    check: Check | None = None, what: str = "the arguments",
+) -> Recorded:  # fmt: skip
+    """Run the function. ``check`` refuses leaves of the arguments."""
     start = len(trace.operations)
-    arguments = open_tree(trace, tuple(args), f"{name}: the arguments")
+    arguments = open_tree(trace, tuple(args), f"{name}: {what}")
+    if check is not None:
+        for leaf in arguments.leaves:
+            check(leaf)
     values = [apart(trace, leaf) for leaf in arguments.leaves]
     variables = [
         leaf.variable(trace, v, f"argument of {name}") for leaf, v in zip(arguments.leaves, values, strict=True)
     ]
-    results, aux = separated(function(*arguments.close(variables)), has_aux, name)
-    opened = results_of(trace, results, f"{name}: the result")
-    with on_tape(trace) as tape:
-        inputs, tangents = [], dict[int, Operand]()
-        for v in values:
-            each = [tape.input(x.type) if has_tangent(x.type.dtype) else None for x in everywhere(trace, v)]
-            tangents.update(_by_id(everywhere(trace, v), each))
-            inputs.append(each)
-        push(trace, trace.operations[start:], tangents)
-    outputs = [[_tangent(tangents, y) for y in everywhere(trace, leaf.operand)] for leaf in opened.leaves]
-    return Linearized(trace, name, arguments, tuple(values), opened, aux, tape, tuple(inputs), tuple(outputs))
-
-
-def _by_id(values: Sequence[Operand], tangents: Sequence[Operand | None]) -> dict[int, Operand]:
-    return {x.id: t for x, t in zip(values, tangents, strict=True) if isinstance(x, Value) and t is not None}
-
-
-def _tangent(tangents: dict[int, Operand], y: Operand) -> Tangent | None:
-    """Of a result, on the tape."""
-    found = tangents.get(y.id) if isinstance(y, Value) else None
-    assert found is None or isinstance(found, Tangent)
-    return found
+    with deeper(trace):
+        results, aux = separated(function(*arguments.close(variables)), has_aux, name)
+    found = results_of(trace, results, f"{name}: the result")
+    return Recorded(trace, name, start, arguments, tuple(values), found, aux)
 
 
 def separated(result: Any, has_aux: bool, name: str) -> tuple[Any, Any]:
@@ -117,68 +174,50 @@ def separated(result: Any, has_aux: bool, name: str) -> tuple[Any, Any]:
     return result
 
 
-def jvp(
-    trace: Trace, function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], name: str,
-    has_aux: bool = False,
-) -> tuple[Any, Any, Any]:  # fmt: skip
-    """Results, their tangents, and what comes along; forward, without a tape."""
-    start = len(trace.operations)
-    arguments = open_tree(trace, tuple(primals), f"{name}: the primals")
-    given = matching(trace, arguments, tuple(tangents), f"{name}: the tangents")
-    values = [apart(trace, leaf) for leaf in arguments.leaves]
-    variables = [
-        leaf.variable(trace, v, f"argument of {name}") for leaf, v in zip(arguments.leaves, values, strict=True)
-    ]
-    results, aux = separated(function(*arguments.close(variables)), has_aux, name)
-    opened = results_of(trace, results, f"{name}: the result")
-    found: dict[int, Operand] = {}
-    for v, t in zip(values, given, strict=True):
-        if t is not None:
-            found.update(_by_id(everywhere(trace, v), everywhere(trace, t)))
-    push(trace, trace.operations[start:], found)
-    along = differing_further(trace, values, given)
-    outputs = []
-    for leaf in opened.leaves:
-        each = [found.get(y.id) if isinstance(y, Value) else None for y in everywhere(trace, leaf.operand)]
-        outputs.append(together(trace, leaf.operand, each, along))
-    return results, closed(trace, opened, outputs), aux
+def values_of(recorded: Recorded) -> Any:
+    """The results, in fresh variables."""
+    trace = recorded.trace
+    return recorded.results.close([delivered(trace, leaf.operand, leaf) for leaf in recorded.results.leaves])
 
 
 def matching(trace: Trace, like: Opened, tree: Any, what: str) -> list[Operand | None]:
     """The operands of a pytree that must have the structure, shapes and dtypes of another. None for leaves whose dtype
     has no tangents, whatever is given there, and for leaves that are None."""
-    given, treedef = trace_leaves(tree, what)
+    given, treedef = opened(tree, what)
     if treedef != like.treedef:
         raise ShapeError(
             f"{what} have the structure {treedef}; that of the values, {like.treedef}, is needed{at(user_line())}"
         )
-    from tenferro.tracer.transform.inputs import leaf_of
-
     found: list[Operand | None] = []
-    b = Derivation(trace)
     for place, leaf in zip(like.places, like.leaves, strict=True):
         wanted = leaf.operand.type
         if not has_tangent(wanted.dtype) or given[place] is None:
             found.append(None)
             continue
-        mine = leaf_of(trace, given[place], what)
-        shape = mine.operand.type.shape
-        fits = len(shape) == len(wanted.shape) and all(
-            trace.guard("==", a, n) for a, n in zip(shape, wanted.shape, strict=True)
-        )
-        if not fits or (mine.operand.type.dtype != wanted.dtype and not mine.weak):
-            raise ShapeError(
-                f"{what}{leaf.path} {mine.operand.type}; {wanted} is needed, as the value's own{at(user_line())}"
-            )
-        found.append(b.convert(mine.operand, wanted.dtype))
+        found.append(fitting(trace, leaf_of(trace, given[place], what), leaf, what))
     return found
 
 
-def trace_leaves(tree: Any, what: str) -> tuple[list[Any], Any]:
-    """The leaves of a pytree, and its structure."""
-    from tenferro.tracer.tree import opened
+def fitting(trace: Trace, given: Leaf, like: Leaf, what: str) -> Operand:
+    """The leaf's operand in the dtype of another leaf. ShapeError unless shape and dtype are that one's; a Python
+    number gives way."""
+    mine, wanted = given.operand.type, like.operand.type
+    fits = len(mine.shape) == len(wanted.shape) and all(
+        trace.guard("==", a, n) for a, n in zip(mine.shape, wanted.shape, strict=True)
+    )
+    if not fits or (mine.dtype != wanted.dtype and not _gives_way(given, wanted.dtype.kind)):
+        found, needed = (f"{t.dtype.name} of shape {_shape_text(trace, t.shape)}" for t in (mine, wanted))
+        raise ShapeError(f"{what}{like.path}: {found}; {needed} is needed, as the value's own{at(user_line())}")
+    return Derivation(trace).convert(given.operand, wanted.dtype)
 
-    return opened(tree, what)
+
+def _gives_way(given: Leaf, kind: str) -> bool:
+    return given.weak and KINDS.index(given.operand.type.dtype.kind) <= KINDS.index(kind)
+
+
+def _shape_text(trace: Trace, shape: Sequence[Any]) -> str:
+    described = [trace.describe(n) for n in shape]
+    return f"({', '.join(described)}{',' if len(described) == 1 else ''})"
 
 
 def closed(trace: Trace, like: Opened, operands: Sequence[Operand | None]) -> Any:
@@ -191,9 +230,9 @@ def closed(trace: Trace, like: Opened, operands: Sequence[Operand | None]) -> An
     return like.close(made)
 
 
-def check_scalar_result(found: Linearized, name: str, holomorphic: bool) -> Leaf:
+def check_scalar_result(results: Opened, name: str, holomorphic: bool) -> Leaf:
     """The one result that a gradient is of. DerivativeError unless it is a number."""
-    leaves = found.results.leaves
+    leaves = results.leaves
     kinds = "c" if holomorphic else "f"
     if len(leaves) == 1 and not leaves[0].operand.type.shape and leaves[0].operand.type.dtype.kind in kinds:
         return leaves[0]

@@ -1,0 +1,145 @@
+"""What the rules of marks share: where a rule's Python code runs, and how a rule becomes one for all lanes.
+
+A rule works on operands: those of the function's arguments in (in places, its *primals*), operands out. It is asked
+when a derivative comes by, in whatever trace the mark then stands in, and so it holds no value of any trace.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TypeAlias
+
+from tenferro.tracer.derivation import Derivation
+from tenferro.tracer.dims import Extent
+from tenferro.tracer.errors import DerivativeError
+from tenferro.tracer.lines import at
+from tenferro.tracer.op import Tangents
+from tenferro.tracer.program import ArrayType, Operand, Operation, Value
+from tenferro.tracer.tape import Tangent
+from tenferro.tracer.trace import Trace
+from tenferro.tracer.transform.batch import Lanes
+from tenferro.tracer.transform.linear import push
+from tenferro.tracer.transform.recording import Scope, taken_out
+
+Operands: TypeAlias = Sequence[Operand]
+
+
+class Rule(ABC):
+    """The rule of one mark. ``count``: how many of the mark's operands are the function's arguments.
+
+    ``depth``: of the innermost derivative that has followed the rule. Derivatives around that one see what the rule
+    itself recorded, and the function's value is then what the rule says, as it is in JAX."""
+
+    def __init__(self, name: str, count: int) -> None:
+        self.name = name
+        self.count = count
+        self.depth = -1
+
+    def __repr__(self) -> str:
+        return self.name
+
+    @abstractmethod
+    def jvp(self, b: Derivation, operation: Operation, tangents: Tangents) -> Tangents:
+        """The tangents of the results."""
+
+    @abstractmethod
+    def for_lanes(self, b: Derivation, operation: Operation, has_lanes: Sequence[bool], size: Extent) -> Rule:
+        """The rule of the mark for all lanes; the booleans say which arguments have them."""
+
+    def is_followed(self, trace: Trace) -> bool:
+        """Whether a derivative inside the present one has followed the rule."""
+        return self.depth > trace.depth
+
+    def check_closed(self, operation: Operation, tangents: Tangents) -> None:
+        """DerivativeError where what the function closes over is differentiated."""
+        if any(t is not None for t in tangents[self.count :]):
+            raise DerivativeError(
+                f"{self.name}: differentiated with respect to a value that the function closes over, of which its rule "
+                f"does not speak; pass it as an argument{at(operation.line)}"
+            )
+
+
+@contextmanager
+def guarded(trace: Trace, what: str) -> Iterator[None]:
+    """What runs inside may not write variables from around it; ``what`` runs it, for error texts."""
+    scope = Scope(what, trace.scope)
+    trace.scope = scope
+    try:
+        yield
+    finally:
+        trace.scope = scope.around
+
+
+@contextmanager
+def users_code(trace: Trace) -> Iterator[None]:
+    """While a rule is followed, the user's own code of it runs: at its own lines, and off the tape."""
+    outer = trace.writing, trace.tape, trace.place
+    trace.writing, trace.tape = None, None
+    try:
+        yield
+    finally:
+        trace.writing, trace.tape, trace.place = outer
+
+
+def on_tape(trace: Trace, name: str, tangents: Tangents, rule: Callable[[Tangents], Tangents]) -> Tangents:
+    """What a rule makes of tangents of a tape: it is run on values, and what depends on them goes to the tape."""
+    with taken_out(trace, name) as recording, users_code(trace):
+        given = [None if t is None else trace.placeholder(t.type) for t in tangents]
+        found = rule(given)
+    again = Lanes(trace, 1)  # none has lanes: it is recorded again as it is
+    for value, t in zip(given, tangents, strict=True):
+        if value is not None and t is not None:
+            again.put(value, t, False)
+    again.replay(recording.operations)
+    return [None if y is None else again.of(y)[0] for y in found]
+
+
+def through(
+    b: Derivation, primals: Operands, tangents: Tangents, run: Callable[[Operands], Operands]
+) -> Tangents:  # fmt: skip
+    """Tangents by way of what a function records now."""
+    trace = b.trace
+    start = len(trace.operations)
+    with users_code(trace):
+        values = [b.copy(x) for x in primals]
+        results = run(values)
+    found: dict[int, Operand] = {
+        v.id: t for v, t in zip(values, tangents, strict=True) if isinstance(v, Value) and t is not None
+    }
+    push(trace, trace.operations[start:], found)
+    return [found.get(y.id) if isinstance(y, Value) else None for y in results]
+
+
+def varies(tangents: Tangents, trace: Trace) -> bool:
+    """Whether one of the tangents is not 0. On a tape, what does not depend on its inputs is 0."""
+    if trace.tape is not None:
+        return any(type(t) is Tangent for t in tangents)
+    return any(t is not None for t in tangents)
+
+
+class InLanes:
+    """A rule's code for one lane, recorded for all. ``has_lanes``: which of the operands have them."""
+
+    def __init__(self, trace: Trace, size: Extent) -> None:
+        self._trace = trace
+        self.lanes = Lanes(trace, size)
+
+    def run(
+        self, operands: Tangents, has_lanes: Sequence[bool], code: Callable[[list[Operand | None]], Tangents]
+    ) -> list[Operand | None]:
+        """The results as values of one lane; ``lanes`` has what they are for all."""
+        trace = self._trace
+        with taken_out(trace, "vmap") as recording:
+            given: list[Operand | None] = []
+            for x, mine in zip(operands, has_lanes, strict=True):
+                if x is None or not mine:
+                    given.append(x)
+                    continue
+                value = trace.placeholder(ArrayType(x.type.dtype, x.type.shape[1:]))
+                self.lanes.put(value, x, True)
+                given.append(value)
+            found = list(code(given))
+        self.lanes.replay(recording.operations)
+        return found
