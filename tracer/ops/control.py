@@ -25,7 +25,7 @@ import numpy as np
 
 from tenferro.tracer.dims import Leaf, evaluate, leaves, mapped
 from tenferro.tracer.errors import DtypeError, ShapeError
-from tenferro.tracer.op import Control, Op
+from tenferro.tracer.op import Absent, Control, Op
 from tenferro.tracer.ops import control_rules as rules
 from tenferro.tracer.program import ArrayType, DimScalar, Literal, Params, Value
 
@@ -163,7 +163,7 @@ scan = Op(
 )  # fmt: skip
 while_ = Op(
     "while", Control("while"), _infer_while, _reference("while"),
-    rules.jvp_while, rules.transpose_while, rules.batch_while,
+    rules.jvp_while, Absent("a loop is never linear: on a tape it stands as a scan of what it left"), rules.batch_while,
 )  # fmt: skip
 cond = Op(
     "cond", Control("cond"), _infer_cond, _reference("cond"),

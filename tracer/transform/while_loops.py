@@ -155,11 +155,6 @@ def _where(b: Derivation, mask: Operand, new: Operand, old: Operand) -> Operand:
     return b.where(mask, new, old)
 
 
-def transpose_while(b: Derivation, operation: Operation, cotangents: Tangents, is_linear: Sequence[bool]) -> Tangents:
-    """A loop is never linear itself: on a tape it stands as a scan."""
-    raise AssertionError("while on a tape")
-
-
 def batch_while(b: Derivation, operation: Operation, batched: Sequence[bool], size: Extent) -> Sequence[Operand]:
     """All lanes take each turn together, as long as one of them goes on."""
     trace, loop = b.trace, _as_scan(operation)
