@@ -6,16 +6,15 @@ The function is run once, on values with the axis taken away; what it recorded i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from tenferro.gradients import Transformed
 from tenferro.tracer.derivation import Derivation
-from tenferro.tracer.dim import Dim
 from tenferro.tracer.dims import Extent
 from tenferro.tracer.errors import BatchError
 from tenferro.tracer.lines import at, user_line
-from tenferro.tracer.program import ArrayType, Operand, Value
+from tenferro.tracer.program import ArrayType, Operand
 from tenferro.tracer.signature import function_name
 from tenferro.tracer.trace import Trace, running_trace
 from tenferro.tracer.transform.batch import Lanes
@@ -34,7 +33,8 @@ def vmap(
     """A function that applies ``fun`` to every lane of its arguments.
 
     in_axes: for each positional argument the axis of its lanes, or None where it is the same in all; an int for all
-    arguments, or a sequence whose entries may be pytrees. Keyword arguments have lanes along axis 0. out_axes: where the
+    arguments, or a sequence whose entries may be pytrees. Keyword arguments have lanes along axis 0. out_axes: where
+    the
     results get theirs; None for results that are the same in all lanes. axis_name: what ``tn.psum`` and its like call
     the lanes; axis_size: how many there are, needed where no argument has lanes.
 
@@ -55,8 +55,8 @@ def vmap(
 def _check_axes(in_axes: Axes, name: str) -> None:
     if not (in_axes is None or isinstance(in_axes, int | tuple | list)):
         raise TypeError(
-            f"{name}: in_axes of class {type(in_axes).__name__}; an int, None, or a tuple with one for each argument is "
-            f"needed{at(user_line())}"
+            f"{name}: in_axes of class {type(in_axes).__name__}; an int, None, or a tuple with one for each argument "
+            f"is needed{at(user_line())}"
         )
 
 
@@ -117,8 +117,8 @@ class _Mapping:
         shape = leaf.operand.type.shape
         if not -len(shape) <= axis < len(shape):
             raise BatchError(
-                f"{self._name}: in_axes has axis {axis} for argument {leaf.path} of rank {len(shape)}; None, or an axis "
-                f"that it has, is needed{at(user_line())}"
+                f"{self._name}: in_axes has axis {axis} for argument {leaf.path} of rank {len(shape)}; None, or an "
+                f"axis that it has, is needed{at(user_line())}"
             )
         axis %= len(shape)
         self._same_size(shape[axis], leaf)
@@ -131,8 +131,8 @@ class _Mapping:
         elif not self._trace.guard("==", self._size, size):
             describe = self._trace.describe
             raise BatchError(
-                f"{self._name}: argument {leaf.path} has {describe(size)} lanes, others have {describe(self._size)}; one "
-                f"number of lanes is needed{at(user_line())}"
+                f"{self._name}: argument {leaf.path} has {describe(size)} lanes, others have {describe(self._size)}; "
+                f"one number of lanes is needed{at(user_line())}"
             )
 
     def _variable(self, lanes: Lanes, leaf: Leaf, operand: Operand | None) -> Any:

@@ -1,6 +1,7 @@
 """Loops and choices as operations: ``scan``, ``while_loop``, ``fori_loop``, ``cond``, ``switch``, ``map``.
 
-A Python loop inside a traced function is unrolled; these are one operation however often they turn, and a choice runs one
+A Python loop inside a traced function is unrolled; these are one operation however often they turn, and a choice runs
+one
 side only. Outside a trace they are traced for the one call. All are differentiable both ways and mapped by ``vmap``.
 """
 
@@ -40,8 +41,8 @@ def scan(
     """Carry a value along an axis: ``carry, y = f(carry, x)`` for every ``x`` along the leading axes of ``xs``.
 
     init: the first carry, a pytree whose shapes and dtypes stay. xs: a pytree of arrays with one leading size, or None
-    with ``length``. reverse: from the last to the first. unroll: how many turns are written out in one (a hint). Returns the
-    last carry, and the ``y`` of all turns stacked.
+    with ``length``. reverse: from the last to the first. unroll: how many turns are written out in one (a hint).
+    Returns the last carry, and the ``y`` of all turns stacked.
 
     ShapeError where the carry changes its type, or the sizes of ``xs`` differ."""
     del unroll  # the body is compiled as a loop whatever it says; results are the same

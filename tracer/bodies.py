@@ -72,7 +72,8 @@ class _Part:
 
 
 class Closing:
-    """Recordings with as many parameters each, to become bodies that read the same values and sizes from around them."""
+    """Recordings with as many parameters each, to become bodies that read the same values and sizes from around
+    them."""
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace

@@ -1,8 +1,8 @@
 """What an op is: one record per op, with every column that a stage reads.
 
 A row says how the op's result is typed (``infer``), what it computes (``reference``, on NumPy arrays), how it is
-lowered (``form``), and what the transformations make of it (``jvp``, ``transpose``, ``batch``). No column has a default:
-Python itself refuses a row that forgets one. A rule that cannot exist is ``Absent``, with the reason.
+lowered (``form``), and what the transformations make of it (``jvp``, ``transpose``, ``batch``). No column has a
+default: Python itself refuses a row that forgets one. A rule that cannot exist is ``Absent``, with the reason.
 """
 
 from __future__ import annotations
@@ -111,7 +111,9 @@ class Extension:
     ordered: bool  # has effects: keeps its place among its like
 
 
-Form: TypeAlias = Pointwise | Reduction | View | Indexed | Update | Contraction | Library | Control | Collective | Extension
+Form: TypeAlias = (
+    Pointwise | Reduction | View | Indexed | Update | Contraction | Library | Control | Collective | Extension
+)
 
 
 @dataclass(frozen=True, slots=True)

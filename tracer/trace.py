@@ -113,12 +113,13 @@ class Trace:
         self.spread: Spread | None = None  # while operations are recorded once for each engine of a mesh
         self.partial: set[int] = set()  # ids of values that were one engine's alone, of spreads that are over
         self._makers: list[int] = []  # of each value after the inputs, the number of its operation
-        self.writing: SourceLine | None = None  # the line that operations carry now, where it is not the user's present one
+        self.writing: SourceLine | None = None  # the line of operations, where it is not the user's present one
         self.tape: Tape | None = None  # takes what is linear in a tape's inputs, while a function is differentiated
         self.scope: Scope | None = None  # of what is recorded to be taken out again
         self.axes: list[Lanes] = []  # of the functions under vmap that run now
         self.depth = 0  # how many derivatives are being taken, one inside the other
         self.is_marked = False  # whether marks stand in it, which its program has not (tenferro.tracer.transform.marks)
+        self.differentiating = 0  # how many derivatives are being taken of what is recorded now
         self.is_once = False  # whether it serves one call only, whose captured arrays are known
         self.is_cut = False  # whether operations were taken out again: ids are not dense then
         self._bounds = Bounds()
@@ -219,7 +220,9 @@ class Trace:
         assert self.operations[place] is operation
         return place
 
-    def extend(self, operation: Operation, inputs: Sequence[Operand], params: Mapping[str, Hashable]) -> tuple[Value, ...]:
+    def extend(
+        self, operation: Operation, inputs: Sequence[Operand], params: Mapping[str, Hashable]
+    ) -> tuple[Value, ...]:
         """Give a recorded operation further results, by other parameters and operands; what it gave before it gives
         still, under the same names. The further results."""
         place = self.number(operation)
@@ -243,7 +246,8 @@ class Trace:
         return value
 
     def taken(self, start: int) -> list[Operation]:
-        """The operations from number ``start`` on, taken out of the trace; their results are no values of it any more."""
+        """The operations from number ``start`` on, taken out of the trace; their results are no values of it any
+        more."""
         found = self.operations[start:]
         if found:
             self.is_cut = True
@@ -252,7 +256,9 @@ class Trace:
             del self.operations[start:]
             self._numbers = ValueNumbers()
             self._runtime_extents = {
-                key: extent for key, extent in self._runtime_extents.items() if all(s.index < start for s in leaves(extent))
+                key: extent
+                for key, extent in self._runtime_extents.items()
+                if all(s.index < start for s in leaves(extent))
             }
         return found
 

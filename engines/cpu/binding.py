@@ -44,8 +44,8 @@ _MADE = 1 << 40
 HEAVY_SECONDS = 50e-6
 """Estimated work from which on a block gives up the GIL (taking it back costs a switch of threads at worst)."""
 BRIEF_SHARE = 0.05
-"""Kernels that take less of a run stay at level 0 where level 2 is taken at once: it would save them next to nothing, and
-compiling them took most of the first call."""
+"""Kernels that take less of a run stay at level 0 where level 2 is taken at once: it would save them next to nothing,
+and compiling them took most of the first call."""
 
 
 @dataclass(frozen=True, slots=True)

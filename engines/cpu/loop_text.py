@@ -1,7 +1,7 @@
 """The LLVM text of a fused loop: ``void loop(ptr params, i64 begin, i64 end)`` over vectors of lanes.
 
-In: a ``FusedLoop`` and the number of lanes of a vector. Out: a module's text, and where its words are. A vector of lanes
-is loaded, taken through the turns from word FROM to word TO with the carry in registers, and stored.
+In: a ``FusedLoop`` and the number of lanes of a vector. Out: a module's text, and where its words are. A vector of
+lanes is loaded, taken through the turns from word FROM to word TO with the carry in registers, and stored.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from tenferro.tracer.scalar.builder import Complex
 LATCH, COUNT, CONTROL, FIXED = range(4)
 """Fixed words: the latch's relative offset, lanes in all, the address of the control words."""
 FROM, TO, TURN, GOES_ON, CONTROL_WORDS = range(5)
-"""Control words: the first turn and the one to end before; the turn that was come to (of one of the vectors), and whether
-some lane's condition still holds."""
+"""Control words: the first turn and the one to end before; the turn that was come to (of one of the vectors), and
+whether some lane's condition still holds."""
 
 
 class Words:
@@ -269,7 +269,8 @@ class LoopText:
         return Vec(code.emit(f"add <{lanes} x i64> {first}, {elements.lane_numbers(lanes)}"), elements.INT64)
 
     def _pick(self, part: Part, number: int, o: Operation, values: dict[int, Element]) -> Element:
-        """An element of an array; a place out of range is recorded, and element 0 read (of a zero where there is none)."""
+        """An element of an array; a place out of range is recorded, and element 0 read (of a zero where there is
+        none)."""
         code, (x, place) = self._code, o.inputs
         assert isinstance(x, Value)
         k = next(k for k, i in enumerate(part.program.inputs) if i.value.id == x.id)

@@ -1,8 +1,8 @@
 """Loops on the CPU: a control instruction and its arrays in, its results out, the turns run natively where they can be.
 
 A body that is one native block is entered by native code turn after turn (``native_loop``): the carry goes back and
-forth between two buffers, slices are addresses that advance, stacked results are written where they belong. Other bodies
-(with seams, or loops of their own) are run turn by turn from Python.
+forth between two buffers, slices are addresses that advance, stacked results are written where they belong. Other
+bodies (with seams, or loops of their own) are run turn by turn from Python.
 """
 
 from __future__ import annotations

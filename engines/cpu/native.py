@@ -9,6 +9,8 @@ from __future__ import annotations
 import ctypes
 import math
 import os
+import platform
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,7 +33,8 @@ from tenferro.engines.cpu import (
 from tenferro.engines.cpu.machine import memory_bytes
 from tenferro.engines.cpu.native_language import native_names, translate
 from tenferro.engines.cpu.native_prelude import PRELUDE_SYMBOLS, prelude
-from tenferro.engines.cpu.toolchain import Library, compile_text
+from tenferro.engines.cpu.toolchain import Library, compile_made
+from tenferro.engines.sources import state_of
 from tenferro.tracer.config import config
 from tenferro.tracer.errors import DtypeError, LoweringError, ShapeError
 
@@ -90,7 +93,7 @@ def module() -> NativeModule:
 def _module() -> NativeModule:
     check_layout()
     start = recording.now()
-    library = compile_text(text(), 2, optimize=True, symbols=_symbols())
+    library = compile_made(text, _identity(), 2, optimize=True, symbols=_symbols())
     recording.compiled(start, "", "native module", 2, library.source)
     _function(library, "initialise_memory")()
     _function(library, "set_bounds")(*memory_bounds())
@@ -117,6 +120,12 @@ def memory_bounds() -> tuple[int, int]:
 def text() -> str:
     """The module's LLVM text."""
     return translate(_MODULES, prelude())
+
+
+def _identity() -> str:
+    """What the text is made from: these sources under this Python and NumPy. To translate it takes 30 ms."""
+    state = state_of(os.path.dirname(__file__))
+    return text() if state is None else f"{state} {sys.version} {np.__version__} {platform.machine()} {sys.platform}"
 
 
 def function(name: str, *, release_gil: bool = False) -> Callable[..., int]:
@@ -322,8 +331,8 @@ class Block:
         return any(launch.seconds < longest for launch in self._launches)
 
     def seal(self, level: int = 0, longest: float = 0.0) -> int:
-        """The template's address, its kernels at this code generation level, but for those at level 0 that take less than
-        ``longest`` seconds. It stays valid while this object lives."""
+        """The template's address, its kernels at this code generation level, but for those at level 0 that take less
+        than ``longest`` seconds. It stays valid while this object lives."""
         patch_count = sum(len(launch.patches) for launch in self._launches)
         fixed = native_entry.FIXED_WORDS + native_entry.LAUNCH_WORDS * len(self._launches)
         offset = fixed + native_entry.PATCH_WORDS * patch_count

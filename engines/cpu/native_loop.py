@@ -1,7 +1,7 @@
 """Loops of blocks: a body's block, entered once a turn without Python, and a condition's block before it.
 
-In: the address of a loop's words and how to poll. The arrays of a block differ from turn to turn: each has an *entry* in
-the block's table, from which its address at a turn follows. ``tenferro.engines.cpu.loops`` fills both.
+In: the address of a loop's words and how to poll. The arrays of a block differ from turn to turn: each has an *entry*
+in the block's table, from which its address at a turn follows. ``tenferro.engines.cpu.loops`` fills both.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from tenferro.engines.cpu.native_pool import (
 )
 from tenferro.engines.cpu.native_prelude import atomic_load, load, load32, monotonic_ns, store
 
-# Words of a loop: the body's block and the address of its table's entry 0, the condition's block (0: none) and table and
-# where its answer lies, threads, the turn to begin with and the one to end before, whether the GIL is released; then
-# what is told: the turn that was come to, whether the condition ended it.
+# Words of a loop: the body's block and the address of its table's entry 0, the condition's block (0: none) and table
+# and where its answer lies, threads, the turn to begin with and the one to end before, whether the GIL is released;
+# then what is told: the turn that was come to, whether the condition ended it.
 BODY, BODY_TABLE, CONDITION, CONDITION_TABLE, ANSWER, THREADS, TURN, TURNS, IS_LONG, ENDED, LOOP_WORDS = range(11)
 # Words of an entry: the address at the first turn, at even and at odd ones, and what is added for each turn.
 FIRST, EVEN, ODD, STEP, ENTRY_WORDS = 0, 8, 16, 24, 4
@@ -94,7 +94,8 @@ def run_turns(loop: int, thread_state: int) -> int:
 
 @native
 def run_loop(loop: int) -> int:
-    """``run_turns``, without the GIL where the loop is long. 1 where a signal handler raised, with the exception set."""
+    """``run_turns``, without the GIL where the loop is long. 1 where a signal handler raised, with the exception
+    set."""
     thread_state: int = GIL_HELD
     if load(loop + 8 * IS_LONG):
         thread_state = PyEval_SaveThread()

@@ -4,11 +4,13 @@
 besides (values, then sizes). The body takes carry, slices, and those; it gives the next carry and what is stacked.
 ``params``: ``body``, ``carry`` and ``walked`` (how many), ``length``, ``reverse``, ``shapes`` (of the stacked results).
 
-``while``: operands are the carry's initial values and what both bodies read besides. ``params``: ``condition``, ``body``,
-``carry``, ``lanes``, ``shapes``. The condition gives bools of rank ``lanes``, one for each lane of as many leading axes:
+``while``: operands are the carry's initial values and what both bodies read besides. ``params``: ``condition``,
+``body``,
+``carry``, ``lanes``, ``shapes``. The condition gives bools of rank ``lanes``, one for each lane of as many leading
+axes:
 the loop turns as long as one of them holds, and where ``lanes`` is not 0 the body leaves those lanes as they are that
-have stopped. Results beyond the carry are stacked, one entry a turn: ``shapes`` are theirs, and the first extent of each
-is the number of turns, known when the loop has run.
+have stopped. Results beyond the carry are stacked, one entry a turn: ``shapes`` are theirs, and the first extent of
+each is the number of turns, known when the loop has run.
 
 ``cond``: the first operand, an int64, chooses a body, the others are what all bodies read. An index out of range takes
 the nearest. ``params``: ``branches``, ``shapes`` (of all results).
@@ -18,12 +20,13 @@ References are loops in Python that run bodies by the references of their rows: 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from tenferro.tracer.dims import Leaf, evaluate, leaves, mapped
+from tenferro.tracer.dims import Extent, Leaf, evaluate, leaves, mapped
 from tenferro.tracer.errors import DtypeError, ShapeError
 from tenferro.tracer.op import Absent, Control, Op
 from tenferro.tracer.ops import control_rules as rules
@@ -68,7 +71,7 @@ def _same_dtypes(name: str, wanted: Sequence[ArrayType], found: Sequence[ArrayTy
         )
 
 
-# -- loops in Python ----------------------------------------------------------------------------------------------------
+# -- loops in Python --------------------------------------------------------------------------------------------------
 
 
 def scanned(run: RunBody, operands: Sequence[Any], params: Params | dict[str, Any]) -> tuple[Any, ...]:
@@ -136,10 +139,8 @@ def interpreted(body: Any, inputs: Sequence[Any]) -> tuple[Any, ...]:
                 return np.asarray(evaluate(expr, env), dtype)
 
     for number, operation in enumerate(program.operations):
-        own = {Leaf("runtime", number, axis) for axis in range(2)}
-        params = {
-            k: mapped(v, lambda n: n if own & leaves(n) else evaluate(n, env)) for k, v in operation.params.items()
-        }
+        known = partial(_number, env, {Leaf("runtime", number, axis) for axis in range(2)})
+        params = {k: mapped(v, known) for k, v in operation.params.items()}
         with np.errstate(all="ignore"):
             found = operation.op.reference(*map(read, operation.inputs), **params)
         results = found if isinstance(found, tuple) else (found,)
@@ -148,6 +149,11 @@ def interpreted(body: Any, inputs: Sequence[Any]) -> tuple[Any, ...]:
         for output, axis in operation.op.measures(operation.params):
             env[Leaf("runtime", number, axis)] = values[operation.outputs[output].id].shape[axis]
     return tuple(np.asarray(read(o), o.type.dtype) for o in program.outputs)
+
+
+def _number(env: Mapping[Leaf, int], own: set[Leaf], size: Extent) -> Extent:
+    """A size as a number, but for one that the operation itself measures."""
+    return size if own & leaves(size) else evaluate(size, env)
 
 
 def _reference(kind: str) -> Callable[..., Any]:

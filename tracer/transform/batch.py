@@ -1,7 +1,7 @@
 """Batching: operations that a function recorded for one lane in, the same for every lane of a leading axis out.
 
-``spread_over`` replays the operations, along the rows' ``batch`` column where one of the operands has lanes, as they are
-elsewhere. An operand with lanes has them along its leading axis.
+``spread_over`` replays the operations, along the rows' ``batch`` column where one of the operands has lanes, as they
+are elsewhere. An operand with lanes has them along its leading axis.
 """
 
 from __future__ import annotations

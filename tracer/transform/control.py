@@ -129,7 +129,8 @@ def _aligned(trace: Trace, first: Opened, found: Opened, name: str) -> list[Oper
     """A branch's results, which must be of the first one's structure, shapes and dtypes."""
     if found.treedef != first.treedef:
         raise ShapeError(
-            f"{name}: branches return the structures {first.treedef} and {found.treedef}; one is needed{at(user_line())}"
+            f"{name}: branches return the structures {first.treedef} and {found.treedef}; one is "
+            f"needed{at(user_line())}"
         )
     b, outputs = Derivation(trace), list[Operand]()
     for wanted, leaf in zip(first.leaves, found.leaves, strict=True):

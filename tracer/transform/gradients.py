@@ -44,8 +44,8 @@ class Linear:
     """A linear map between pytrees, on a tape: from tangents of the leaves of ``arguments`` to those of ``results``.
 
     ``inputs``: the tape's, for each leaf of the arguments one for each position of a mesh (one, where there is none);
-    None where its dtype has no tangents. ``outputs``: alike for each leaf of the results; a tangent of the tape, another
-    operand that is constant, or None for 0. ``values``: the arguments'."""
+    None where its dtype has no tangents. ``outputs``: alike for each leaf of the results; a tangent of the tape,
+    another operand that is constant, or None for 0. ``values``: the arguments'."""
 
     trace: Trace
     name: str

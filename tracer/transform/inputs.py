@@ -88,8 +88,8 @@ def results_of(trace: Trace, tree: Any, what: str) -> Opened:
     if len(found.places) != len(found.values):
         wrong = next(x for k, x in enumerate(found.values) if k not in found.places)
         raise TraceError(
-            f"{what}: of class {type(wrong).__module__}.{type(wrong).__qualname__}; arrays, numbers and pytrees of them "
-            f"are needed{at(user_line())}"
+            f"{what}: of class {type(wrong).__module__}.{type(wrong).__qualname__}; arrays, numbers and pytrees of "
+            f"them are needed{at(user_line())}"
         )
     return found
 

@@ -1,8 +1,8 @@
 """Derivatives and batches of ``scan``: a scan in, scans with other bodies out.
 
 Forward, the tangents are carried beside the values. On a tape the scan itself stacks what the derivative needs of each
-turn (its *residuals*), and the tape gets a scan that is linear: tangents through the same turns. Its transpose walks the
-turns backwards.
+turn (its *residuals*), and the tape gets a scan that is linear: tangents through the same turns. Its transpose walks
+the turns backwards.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ def slopes_of(trace: Trace, scan: Scan, active: Sequence[bool], walked: Sequence
 
 def stable_slopes(trace: Trace, scan: Scan, tangents: Sequence[Operand | None]) -> tuple[Slopes, list[bool]]:
     """The same with respect to all that varies once some inputs do, and which of the carry that is."""
-    initial, walked, rest = (list(t is not None for t in part) for part in scan.cut(tangents))
+    initial, walked, rest = ([t is not None for t in part] for part in scan.cut(tangents))
     active = initial
     while True:
         found = slopes_of(trace, scan, active, walked, rest)
