@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from tenferro import mpi_rules
 from tenferro.mesh import Mesh, Names, names_of
 from tenferro.runtime import ExtensionModule, Family, Lent, default_runtime
 from tenferro.tracer.errors import ShapeError, TraceError
@@ -22,6 +23,7 @@ from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.op import Op
 from tenferro.tracer.ops import collectives
 from tenferro.tracer.ops.collectives import combined, pieces_of
+from tenferro.tracer.ops.columns import linear
 from tenferro.tracer.program import ArrayType, Params
 from tenferro.tracer.spread import Grid
 
@@ -93,10 +95,11 @@ class _Channel:
         return self._groups[frozenset(names)], order
 
     def remote(
-        self, op: Op, names: Names, params: dict[str, Hashable]
+        self, op: Op | str, names: Names, params: dict[str, Hashable]
     ) -> tuple[Op, dict[str, Hashable]]:  # fmt: skip
         """What ``Grid`` asks for: the operation of one operand that meets the other ranks."""
-        return FAMILIES[op.name].op, {"channel": self, "names": names, **params}
+        name = op if isinstance(op, str) else op.name
+        return FAMILIES[name].op, {"channel": self, "names": names, **params}
 
     def __repr__(self) -> str:
         return f"ranks {'x'.join(map(str, self.grid.sizes))}"
@@ -202,7 +205,12 @@ def _family(row: Op, execute: Callable[..., Array]) -> tuple[Family, Callable[..
             group.check(x)
         return execute(group, x, **params)
 
-    return Family(f"mpi.{row.name}.v1", infer, reference, ordered=True), executor
+    rules = (mpi_rules.jvp(_row), mpi_rules.transpose(_row), mpi_rules.batch)
+    return Family(f"mpi.{row.name}.v1", infer, reference, True, *rules), executor
+
+
+def _row(name: str) -> Op:
+    return FAMILIES[name].op
 
 
 _MADE = {
@@ -215,6 +223,22 @@ _MADE = {
         (collectives.permute, _permute),
     )
 }
+
+
+def _edge(name: str) -> tuple[Family, Callable[..., Array]]:
+    """What hands an array on where it enters or leaves a function that is differentiated."""
+
+    def infer(types: Sequence[ArrayType], params: Params) -> tuple[ArrayType, ...]:
+        return (ArrayType(types[0].dtype, types[0].shape),)
+
+    def executor(lent: Lent, x: Array, *, channel: _Channel, names: Names) -> Array:
+        return np.array(x)
+
+    rules = (linear(), mpi_rules.transpose(_row), mpi_rules.batch)
+    return Family(f"mpi.{name}.v1", infer, lambda x, channel, names: np.array(x), False, *rules), executor
+
+
+_MADE |= {name: _edge(name) for name in ("entered", "left")}
 FAMILIES = {name: family for name, (family, _) in _MADE.items()}
 MODULE = ExtensionModule(
     "mpi",

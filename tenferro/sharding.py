@@ -175,7 +175,7 @@ class _Sharded:
             return x
         array = as_traced(trace, x, "shard_map")
         self._check_rank(name, array, spec)
-        value = array.read()
+        value = spread.at_edge("entered", array.read(), spec.names)
         grid = spread.grid
         if grid.remote is None or grid.is_whole:
             self._check_sizes(trace, name, array, spec)
@@ -234,7 +234,7 @@ class _Sharded:
             )
 
     def _joined(self, trace: Trace, spread: Spread, result: _Result, spec: PartitionSpec) -> TracedArray:
-        joined = spread.join(result.value, spec.parts)
+        joined = spread.at_edge("left", spread.join(result.value, spec.parts), spec.names)
         if spread.differs(joined):
             joined = build.copied(trace, joined)
         x = result.variable

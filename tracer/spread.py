@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
 from math import prod
-from typing import Any, TypeAlias
+from typing import Any, Literal as OneOf, TypeAlias
 
 import numpy as np
 
@@ -30,8 +30,11 @@ from tenferro.tracer.trace import Trace
 
 INT64 = np.dtype(np.int64)
 NOWHERE: frozenset[str] = frozenset()
-Remote: TypeAlias = Callable[[Op, tuple[str, ...], dict[str, Hashable]], tuple[Op, dict[str, Hashable]]]
-"""A collective row, the axes it is over and its parameters → the operation of one operand that does it from here."""
+Edge: TypeAlias = OneOf["entered", "left"]
+Remote: TypeAlias = Callable[[Op | str, tuple[str, ...], dict[str, Hashable]], tuple[Op, dict[str, Hashable]]]
+"""A collective row, the axes it is over and its parameters → the operation of one operand that does it from here. Of
+"entered" and "left" the operation that hands an array on, and back in derivatives: to what is the same along the axes
+outside the sum, to what is the same inside once."""
 
 
 @dataclass(frozen=True)
@@ -233,6 +236,15 @@ class Spread:
             box = {"starts": starts, "steps": (1,) * x.type.rank, "sizes": sizes}
             copies.append(self._alone(where, layout.slice_, x, **box)[0])
         return self.standing(copies, names)
+
+    def at_edge(self, edge: Edge, x: Operand, apart: frozenset[str]) -> Operand:
+        """An array that goes in or out where other processes are concerned: its derivative counts what theirs do.
+        ``apart``: the axes along which processes have arrays of their own."""
+        names = tuple(n for n in self.grid.names if n not in apart or self.grid.is_whole)
+        if self.grid.remote is None or not self._trace.depth or x.type.dtype.kind not in "fc" or not names:
+            return x
+        op, params = self.grid.remote(edge, names, {})
+        return self.standing(self._alone(self.grid.places[0], op, x, **params), self.axes(x))
 
     def own(self, x: Operand, names: frozenset[str]) -> Operand:
         """An array from outside that is this process's own shard."""

@@ -119,7 +119,6 @@ class Trace:
         self.axes: list[Lanes] = []  # of the functions under vmap that run now
         self.depth = 0  # how many derivatives are being taken, one inside the other
         self.is_marked = False  # whether marks stand in it, which its program has not (tenferro.tracer.transform.marks)
-        self.differentiating = 0  # how many derivatives are being taken of what is recorded now
         self.is_once = False  # whether it serves one call only, whose captured arrays are known
         self.is_cut = False  # whether operations were taken out again: ids are not dense then
         self._bounds = Bounds()

@@ -11,6 +11,7 @@ import numpy as np
 from mpi4py import MPI
 
 import tenferro as tn
+from tenferro.gradients import grad
 
 P = tn.P
 COUNT, RANK = MPI.COMM_WORLD.Get_size(), MPI.COMM_WORLD.Get_rank()
@@ -128,9 +129,43 @@ def refused() -> None:
             raise AssertionError(f"not refused: {text}")
 
 
+def loss(w: Any, v: Any) -> Any:
+    """Every collective that has a derivative."""
+    total = tn.psum((w * v**2).sum(axis=0), "i") * tn.pmean(np.sin(v).sum(axis=0), "i") + tn.pmax(v, "i").sum(axis=0)
+    moved = tn.ppermute(v, "i", RING) * tn.ppermute(v, "i", [(0, COUNT - 1)]) + tn.pbroadcast(v, "i", COUNT - 1) * w
+    parts = tn.all_gather(moved, "i", axis=1, tiled=True).sum() * tn.psum_scatter(v[:COUNT], "i").sum()
+    return (total * w).sum() + tn.psum(parts, "i")
+
+
+def gradients() -> None:
+    """Of a function of whole arrays, of one of shards inside, and of ranks' own shards."""
+    x, w = np.random.default_rng(3).normal(size=(COUNT * COUNT * 2, 3)), np.array(0.7)
+    engines = tn.Mesh(ENGINES, "i")
+
+    def outside(mesh: tn.Mesh) -> Any:
+        cut = tn.shard_map(lambda w, v: loss(w, v) * v, mesh, (P(), P("i")), P("i"))
+        same_everywhere = tn.shard_map(loss, mesh, (P(), P("i")), P())
+        return grad(lambda w, v: (cut(w, v) ** 2).sum() + same_everywhere(w, v), argnums=(0, 1))(w, x)
+
+    def inside(mesh: tn.Mesh) -> Any:
+        step = tn.shard_map(grad(loss, argnums=(0, 1)), mesh, (P(), P("i")), (P(), P("i")))
+        return step(w, x)
+
+    for where in (outside, inside):
+        for actual, expected in zip(where(tn.mpi_mesh("i")), where(engines), strict=True):
+            np.testing.assert_allclose(actual, expected, rtol=1e-10, atol=1e-10, err_msg=f"rank {RANK}")
+    part = slice(RANK * 2 * COUNT, (RANK + 1) * 2 * COUNT)
+    own = tn.shard_map(loss, tn.mpi_mesh("i", whole=False), (P(), P("i")), P())
+    dw, dx = grad(own, argnums=(0, 1))(w, x[part])
+    expected_dw, expected_dx = inside(engines)
+    np.testing.assert_allclose(dw, expected_dw, rtol=1e-10)
+    np.testing.assert_allclose(dx, expected_dx[part], rtol=1e-10, atol=1e-10)
+
+
 if __name__ == "__main__":
     one_axis()
     two_axes()
     own_shards()
+    gradients()
     refused()
     sys.stdout.write(f"rank {RANK} of {COUNT}: equal\n")  # in one piece: the ranks share the terminal
