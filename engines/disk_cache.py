@@ -37,7 +37,9 @@ CUDA_IMAGES = Kind(b"tenferro cuda 1\n", ".tfc")
 """Modules of the CUDA engine: cubin, or PTX."""
 TRACES = Kind(b"tenferro trace 1\n", ".tft")
 """Traced programs."""
-EVICTED = (OBJECTS.suffix, CUDA_IMAGES.suffix, TRACES.suffix, ".tmp")
+HOSTS = Kind(b"tenferro host 1\n", ".tfh")
+"""What LLVM has said of a machine."""
+EVICTED = (OBJECTS.suffix, CUDA_IMAGES.suffix, TRACES.suffix, HOSTS.suffix, ".tmp")
 # Directory scans cost about 1 µs an entry; one scan for so many stores keeps the bound nearly exact and stores cheap.
 STORES_PER_SCAN = 64
 # An entry's age is kept to this precision: a stat is ten times cheaper than a write of the time.

@@ -15,16 +15,16 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tenferro.engines.disk_cache import TRACES, DiskCache, configured, entry_key
+from tenferro.engines.sources import state_of
 from tenferro.lowering.checker import check
 from tenferro.tracer.capture_guards import Captures
 from tenferro.tracer.config import config
@@ -133,30 +133,15 @@ def _sources() -> str | None:
     source files; None where these cannot be looked at."""
     from tenferro import tracer
 
-    digest = sha256()
-    try:
-        for package in (os.path.dirname(__file__), os.path.dirname(tracer.__file__ or "")):
-            for line in sorted(_states(package)):
-                digest.update(line.encode())
-    except OSError:
+    state = state_of(os.path.dirname(__file__), os.path.dirname(tracer.__file__ or ""))
+    if state is None:
         return None
     settings = config()
     parts = (
-        digest.hexdigest(), np.__version__, sys.version, sys.platform, platform.machine(), sys.byteorder,
+        state, np.__version__, sys.version, sys.platform, platform.machine(), sys.byteorder,
         repr((settings.wrap_numpy, settings.code_key())), repr(np.dtype(np.intp)),
     )  # fmt: skip
     return "\n".join(parts)
-
-
-def _states(folder: str) -> Iterator[str]:
-    """Name, size and time of change of every source file below."""
-    with os.scandir(folder) as found:
-        for item in found:
-            if item.name.endswith(".py"):
-                info = item.stat()
-                yield f"{item.path} {info.st_size} {info.st_mtime_ns}\n"
-            elif item.is_dir() and item.name != "__pycache__":
-                yield from _states(item.path)
 
 
 def _is_current(texts: Texts) -> bool:

@@ -1,28 +1,31 @@
-"""LLVM text in, loaded machine code out. The only place that imports llvmlite, and only at the first compile.
+"""LLVM text in, loaded machine code out. The only place that imports llvmlite, and only at the first compile: a process
+that finds all of its objects in the disk cache does without.
 
-text → key → disk cache → object → its own engine. One lock goes round every llvmlite call and is held across ``fork``:
+text → key → disk cache → object → its own memory. One lock goes round every llvmlite call and is held across ``fork``:
 a child forked in the middle of a compile would inherit LLVM's locks and hang at its own first compile.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
+import struct
 import sys
 import threading
 import weakref
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
 from typing import Any
 
+from tenferro.engines.cpu import object_loader
 from tenferro.engines.cpu.object_symbols import undefined_symbols
 from tenferro.engines.cpu.permute import Permutes
-from tenferro.engines.disk_cache import OBJECTS, DiskCache, configured, entry_key
+from tenferro.engines.disk_cache import HOSTS, OBJECTS, DiskCache, configured, entry_key
 from tenferro.engines.recording import Source
 from tenferro.tracer.config import config
 from tenferro.tracer.errors import LoweringError
@@ -60,14 +63,29 @@ class Target:
         return "avx2" if on.get("avx2") else "none"
 
 
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What LLVM says of this machine and of itself: its version, the triple of the process, the CPU's name, all of its
+    features in LLVM's words, and those that it has."""
+
+    llvm_version: str
+    triple: str
+    cpu: str
+    features: str
+    enabled: frozenset[str]
+
+
 @contextmanager
 def _llvm() -> Iterator[ModuleType]:
     """llvmlite's binding, to be used only inside: the lock is held."""
     with _lock:
-        binding = _binding()
-        while _dead_engines:
-            _dead_engines.popleft().close()
-        yield binding
+        yield _binding()
+
+
+def _close_dead() -> None:
+    """Unload the code of libraries that have died. The lock is held."""
+    while _dead_engines:
+        _dead_engines.popleft().close()
 
 
 @cache
@@ -81,14 +99,62 @@ def _binding() -> ModuleType:
 
 
 @cache
+def host() -> Host:
+    """Asked of LLVM once per machine: the answer is kept on disk, by what the system says of the processor."""
+    store, identity = configured(HOSTS), _processor()
+    if store is None or identity is None:
+        return _asked_host()
+    key = entry_key("host", identity, _llvmlite_state())
+    with suppress(ValueError, UnicodeDecodeError):
+        if (payload := store.load(key)) is not None:
+            version, triple, cpu, features, enabled = payload.decode().split("\n")
+            return Host(version, triple, cpu, features, frozenset(enabled.split(",")))
+    found = _asked_host()
+    parts = (found.llvm_version, found.triple, found.cpu, found.features, ",".join(sorted(found.enabled)))
+    store.store(key, "\n".join(parts).encode())
+    return found
+
+
+def _asked_host() -> Host:
+    with _llvm() as llvm:
+        found = llvm.get_host_cpu_features()
+        version = ".".join(map(str, llvm.llvm_version_info))
+        enabled = frozenset(name for name, is_on in found.items() if is_on)
+        return Host(version, llvm.get_process_triple(), llvm.get_host_cpu_name(), found.flatten(), enabled)
+
+
+def _processor() -> str | None:
+    """What Linux says of an x86-64 processor, whose cores are alike; None elsewhere."""
+    if sys.platform != "linux" or platform.machine() != "x86_64":
+        return None
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            first = file.read(1 << 14).split("\n\n")[0].splitlines()
+    except (OSError, UnicodeDecodeError):
+        return None
+    telling = ("vendor_id", "cpu family", "model", "stepping", "flags")
+    lines = [line for line in first if line.startswith(telling)]
+    return "\n".join(lines) if any(line.startswith("flags") for line in lines) else None
+
+
+def _llvmlite_state() -> str:
+    """llvmlite's version, and which build of LLVM it brings."""
+    import llvmlite
+
+    folder = os.path.join(os.path.dirname(llvmlite.__file__), "binding")
+    with suppress(OSError), os.scandir(folder) as found:
+        for item in found:
+            if item.name.startswith("libllvmlite."):
+                return f"{llvmlite.__version__} {item.path} {item.stat().st_size} {item.stat().st_mtime_ns}"
+    return f"{llvmlite.__version__} {folder}"
+
+
+@cache
 def host_target() -> Target:
     """The machine that this process runs on, narrowed to ``TENFERRO_VECTOR_BITS`` where that is set."""
-    with _llvm() as llvm:
-        cpu = llvm.get_host_cpu_name()
-        found = llvm.get_host_cpu_features()
-    features = found.flatten()
-    enabled = {name for name, is_on in found.items() if is_on}
-    bits = 512 if enabled >= _AVX512 else 256 if "avx2" in enabled else 128
+    found = host()
+    cpu, features = found.cpu, found.features
+    bits = 512 if found.enabled >= _AVX512 else 256 if "avx2" in found.enabled else 128
     if platform.machine().lower() in ("x86_64", "amd64"):
         features += ",-prefer-256-bit"
     if bits == 512 and config().vector_bits == 256:
@@ -106,18 +172,9 @@ def supported() -> bool:
         case "aarch64" | "arm64":
             return True
         case "x86_64" | "amd64":
-            with _llvm() as llvm:
-                return all(llvm.get_host_cpu_features().get(name, False) for name in _X86_64_V3)
+            return host().enabled >= _X86_64_V3
         case _:
             return False
-
-
-@cache
-def tenferro_version() -> str:
-    try:
-        return version("tenferro")
-    except PackageNotFoundError:
-        return "unpackaged"
 
 
 @cache
@@ -129,8 +186,10 @@ def disk_cache() -> DiskCache | None:
 class Library:
     """Loaded machine code. It lives as long as this object: callers keep it while an address of it can be called."""
 
-    def __init__(self, text: str, level: int, target: Target, engine: Any, code_bytes: int, from_cache: bool) -> None:
-        self.text = text
+    def __init__(
+        self, text: Callable[[], str], level: int, target: Target, engine: Any, code_bytes: int, from_cache: bool
+    ) -> None:
+        self._text = text
         self.level = level
         self.target = target
         self.code_bytes = code_bytes
@@ -143,6 +202,11 @@ class Library:
         self._finalizer.atexit = False
 
     @property
+    def text(self) -> str:
+        """What it was compiled from."""
+        return self._text()
+
+    @property
     def source(self) -> Source:
         """Where it came from."""
         return "disk cache" if self.from_cache else "compiled"
@@ -153,8 +217,8 @@ class Library:
         if found is None:
             if not self._finalizer.alive:
                 raise LoweringError(f"address: {name} is asked of a closed library; needed an open one")
-            with _llvm():
-                found = self._engine.get_function_address(name) or self._engine.get_global_value_address(name)
+            with _lock:
+                found = self._engine.address(name)
             if not found:
                 raise LoweringError(f"address: {name} is not defined; needed a name that the text defines")
             self._addresses[name] = found
@@ -171,8 +235,8 @@ class Library:
         if self._finalizer.detach() is not None:
             self._addresses.clear()
             _dead_engines.append(self._engine)
-            with _llvm():
-                pass
+            with _lock:
+                _close_dead()
 
 
 def compile_text(
@@ -189,30 +253,42 @@ def compile_text(
     text first (kernels come in explicit vector form and need none). symbols: names outside the allow-list that the text
     may use, with their addresses in this process; the text itself never holds an address, for the object outlives the
     process. Raises LoweringError for text that does not parse and for objects that need any other symbol."""
+    return compile_made(lambda: text, text, level, target, optimize=optimize, symbols=symbols)
+
+
+def compile_made(
+    text: Callable[[], str],
+    identity: str,
+    level: int,
+    target: Target | None = None,
+    *,
+    optimize: bool = False,
+    symbols: dict[str, int] | None = None,
+) -> Library:
+    """``compile_text`` of a text that is made only where no object of it is known. ``identity``: another text, equal
+    exactly for equal ones; it takes its place in the key."""
     if level not in LEVELS:
         raise LoweringError(f"compile: level {level}; needed one of {LEVELS}")
     target = target or host_target()
     symbols = symbols or {}
-    with _llvm() as llvm:
+    with _lock:
+        _close_dead()
         store = disk_cache()
-        key = _key(llvm, text, level, target, optimize, symbols)
+        key = _key(identity, level, target, optimize, symbols)
         payload = store.load(key) if store is not None else None
         from_cache = payload is not None
         if payload is None:
-            payload = _compile(llvm, text, level, target, optimize, symbols)
+            payload = _compile(text(), level, target, optimize, symbols)
             if store is not None:
                 store.store(key, payload)
-        for name, address in symbols.items():
-            llvm.add_symbol(name, address)
         code_bytes = int.from_bytes(payload[:8], "little")
-        return Library(text, level, target, _load(llvm, payload[8:]), code_bytes, from_cache)
+        return Library(text, level, target, _load(payload[8:], symbols), code_bytes, from_cache)
 
 
-def _key(llvm: ModuleType, text: str, level: int, target: Target, optimize: bool, symbols: dict[str, int]) -> str:
-    llvm_version = ".".join(map(str, llvm.llvm_version_info))
+def _key(identity: str, level: int, target: Target, optimize: bool, symbols: dict[str, int]) -> str:
     return entry_key(
-        text, str(level), ",".join(_PASSES if optimize else ()), llvm_version, llvm.get_process_triple(), target.cpu,
-        target.features, ",".join(sorted(symbols)), tenferro_version(),
+        identity, str(level), ",".join(_PASSES if optimize else ()), host().llvm_version, host().triple, target.cpu,
+        target.features, ",".join(sorted(symbols)),
     )  # fmt: skip
 
 
@@ -240,8 +316,13 @@ def _parse(llvm: ModuleType, text: str, machine: Any) -> Any:
     return module
 
 
-def _compile(llvm: ModuleType, text: str, level: int, target: Target, optimize: bool, symbols: dict[str, int]) -> bytes:
+def _compile(text: str, level: int, target: Target, optimize: bool, symbols: dict[str, int]) -> bytes:
     """The cache's payload: 8 bytes of code size, then the object."""
+    with _llvm() as llvm:
+        return _emitted(llvm, text, level, target, optimize, symbols)
+
+
+def _emitted(llvm: ModuleType, text: str, level: int, target: Target, optimize: bool, symbols: dict[str, int]) -> bytes:
     machine = _machine(llvm, level, target)
     module = _parse(llvm, text, machine)
     try:
@@ -272,7 +353,39 @@ def _clean(llvm: ModuleType, module: Any, machine: Any) -> None:
     passes.run(module, builder)
 
 
-def _load(llvm: ModuleType, data: bytes) -> Any:
+class _Engine:
+    """Code that LLVM has loaded."""
+
+    def __init__(self, engine: Any) -> None:
+        self._engine = engine
+
+    def address(self, name: str) -> int:
+        return int(self._engine.get_function_address(name) or self._engine.get_global_value_address(name))
+
+    def close(self) -> None:
+        self._engine.close()
+
+
+@cache
+def _of_libc() -> dict[str, int]:
+    """Addresses of what LLVM's code generator itself may call."""
+    libc = ctypes.CDLL(None)
+    found = {name: getattr(libc, name, None) for name in ALLOWED_SYMBOLS}
+    return {name: ctypes.cast(f, ctypes.c_void_p).value or 0 for name, f in found.items() if f is not None}
+
+
+def _load(data: bytes, symbols: dict[str, int]) -> Any:
+    """What has ``address(name)`` and ``close()``."""
+    with suppress(struct.error, IndexError, OSError):
+        if (loaded := object_loader.load(data, {**_of_libc(), **symbols})) is not None:
+            return loaded
+    with _llvm() as llvm:
+        for name, address in symbols.items():
+            llvm.add_symbol(name, address)
+        return _Engine(_loaded_by_llvm(llvm, data))
+
+
+def _loaded_by_llvm(llvm: ModuleType, data: bytes) -> Any:
     # The engine owns its target machine, so it cannot share the one that compiles. It only loads: a machine without CPU
     # and features does, and is made in 35 µs instead of 155.
     machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(opt=0, jit=True)
