@@ -120,7 +120,8 @@ class Evaluation:
                 return _read_only(array)
         array = next(a for v, a in self._trace.captured.values() if v.id == number)
         if self._trace.is_once:
-            return _read_only(np.asarray(array._data if is_tenferro_array(array) else array))
+            memory: Any = array
+            return _read_only(np.asarray(memory._data if is_tenferro_array(memory) else memory))
         known = self.asked.get(id(array))
         if known is None:
             size = array.size * np.dtype(array.dtype).itemsize

@@ -24,6 +24,7 @@ from tenferro.engines.cpu.arena import ARENA, Made, lay_out
 from tenferro.engines.cpu.kernel import FAST, GOOD, KernelTable
 from tenferro.engines.cpu.launch import add_region
 from tenferro.engines.cpu.layout import NeedsCopyError, Strided, contiguous
+from tenferro.engines.cpu.loop_binding import add_scan
 from tenferro.engines.cpu.native import Block
 from tenferro.engines.cpu.occupancy import Ends, Occupancy
 from tenferro.engines.cpu.products import add_product
@@ -37,6 +38,7 @@ from tenferro.tracer.dims import Leaf, evaluate_shape
 from tenferro.tracer.errors import LoweringError
 from tenferro.tracer.lines import SourceLine
 from tenferro.tracer.op import Extension
+from tenferro.tracer.ops import control
 from tenferro.tracer.program import ArrayType
 
 _MADE = 1 << 40
@@ -437,6 +439,8 @@ class Binder:
     def _call(self, instruction: Instruction, number: int) -> Tail | None:
         if isinstance(instruction.op.form, op.Contraction):
             add_product(self, instruction)
+            return None
+        if instruction.op is control.scan and add_scan(self, instruction):
             return None
         first = self.positions
         sources = tuple([self.array_of(s.index) if isinstance(s, Slot) else s for s in instruction.inputs])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, assert_never
 
 import numpy as np
@@ -17,10 +17,8 @@ import numpy as np
 from tenferro.engines.cpu import binding, loop_kernel, loops, memory, native, products, select, threads
 from tenferro.engines.cpu.binding import Binder, BoundPlan, Call, Drop, Enter, Place, Tail, ViewOf
 from tenferro.engines.cpu.direct import direct
-from tenferro.engines.cpu.fused_loops import fused_scan, fused_while
 from tenferro.engines.cpu.kernel import FAST, GOOD, KernelTable
 from tenferro.engines.cpu.layout import Strided
-from tenferro.engines.cpu.loop_kernel import LoopKernel
 from tenferro.engines.cpu.recorded import Recorded
 from tenferro.engines.cpu.stretches import stretches
 from tenferro.engines.cpu.toolchain import Target
@@ -107,7 +105,6 @@ class CpuExecutable(Executable):
         self._enter = native.module().enter
         self._engine_id = engine_id
         self._bodies: dict[Body, CpuExecutable] = {}
-        self._loops: dict[Hashable, LoopKernel | None] = {}
         self._recorded = Recorded(engine_id, plan.program.name)
 
     def run(self, inputs: Sequence[Array | int]) -> RunResult:
@@ -287,10 +284,7 @@ class CpuExecutable(Executable):
         """A loop whose bodies are elementwise, as one kernel; None for others and for loops of nothing."""
         if kind == "cond":
             return None
-        key = (params["body"], params.get("condition"), params["carry"], params.get("walked"), params.get("lanes"))
-        if key not in self._loops:
-            self._loops[key] = self._loop_kernel(kind, params)
-        kernel = self._loops[key]
+        kernel = self.table.loop(kind, params)
         if kernel is None or any(not np.size(x) for x in operands[: params["carry"]]):
             return None
         if kind == "while":
@@ -298,13 +292,6 @@ class CpuExecutable(Executable):
         if not params["length"]:
             return None
         return loops.Found(*loop_kernel.scan(kernel, operands, params["length"], params["reverse"], self._share))
-
-    def _loop_kernel(self, kind: ControlKind, params: Mapping[str, Any]) -> LoopKernel | None:
-        if kind == "scan":
-            loop = fused_scan(params["body"], params["carry"], params["walked"])
-        else:
-            loop = fused_while(params["body"], params["condition"], params["carry"], params["lanes"])
-        return None if loop is None else LoopKernel(loop, self.table.target, self.plan.program.name)
 
     def _unit(self, body: Body) -> CpuExecutable:
         """A body made executable. What is run many times is compiled for speed at once."""

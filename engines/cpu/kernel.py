@@ -11,7 +11,7 @@ import threading
 import weakref
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 from tenferro.engines import recording
 from tenferro.engines.cpu.columns import ColumnKernel
@@ -24,6 +24,9 @@ from tenferro.engines.cpu.writer import KernelWriter, is_small
 from tenferro.lowering.region import Apply, Gather, Iota, Load, Reduce, Region, Store, Uniform, Valid
 from tenferro.tracer.op import Pointwise
 from tenferro.tracer.program import Literal
+
+if TYPE_CHECKING:
+    from tenferro.engines.cpu.loop_kernel import LoopKernel
 
 FAST, GOOD = 0, 2
 """Code generation levels: quick to compile, quick to run."""
@@ -161,6 +164,7 @@ class KernelTable:
         self._kernels: dict[tuple[Hashable, Variant, tuple[tuple[int, int], ...]], Kernel] = {}
         self._likenesses: dict[int, tuple[Region, Hashable]] = {}
         self.products: dict[Entry, None] = {}  # kernels of matrix products, in order
+        self.loops: dict[Hashable, LoopKernel | None] = {}
         self._lock = threading.RLock()
 
     @property
@@ -195,6 +199,17 @@ class KernelTable:
         if known is None:
             known = self._likenesses[id(region)] = (region, likeness(region))
         return known[1]
+
+    def loop(self, kind: str, params: Mapping[str, Any]) -> LoopKernel | None:
+        """The kernel of a loop whose bodies are elementwise; None for others."""
+        from tenferro.engines.cpu.loop_kernel import loop_kernel
+
+        names = ("body", "condition", "carry", "walked", "lanes")
+        key = (kind, *(params.get(name) for name in names))
+        with self._lock:
+            if key not in self.loops:
+                self.loops[key] = loop_kernel(kind, params, self.target, self._program)
+            return self.loops[key]
 
     def kernels(self) -> list[Kernel]:
         with self._lock:

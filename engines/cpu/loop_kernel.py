@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from tenferro.engines import recording
 from tenferro.engines.cpu import memory, native, threads
-from tenferro.engines.cpu.fused_loops import FusedLoop, is_array, lanes_of, vectors
+from tenferro.engines.cpu.fused_loops import FusedLoop, fused_scan, fused_while, is_array, lanes_of, vectors
 from tenferro.engines.cpu.kernel import GOOD, expansion_address, shared_library
 from tenferro.engines.cpu.loop_text import (
     CONTROL,
@@ -64,6 +64,24 @@ class LoopKernel:
             self.compile_seconds += 1e-9 * (recording.now() - start)
             recording.compiled(start, self.program, self.loop.name, GOOD, found.source)
         return found.address("loop")
+
+    def seconds_of(self, turns: int) -> float:
+        """So many turns of one vector, roughly."""
+        return self.loop.cost * SECONDS_PER_OPERATION * turns
+
+
+def turns_at_once(loop: FusedLoop) -> int:
+    """Turns of a vector between two looks at signals."""
+    return max(1024, int(CHUNK_SECONDS / (loop.cost * SECONDS_PER_OPERATION)))
+
+
+def loop_kernel(kind: str, params: Mapping[str, Any], target: Target, program: str) -> LoopKernel | None:
+    """The kernel of a ``scan`` or ``while``, where its bodies are elementwise."""
+    if kind == "scan":
+        loop = fused_scan(params["body"], params["carry"], params["walked"])
+    else:
+        loop = fused_while(params["body"], params["condition"], params["carry"], params["lanes"])
+    return None if loop is None else LoopKernel(loop, target, program)
 
 
 class Call:
@@ -135,17 +153,16 @@ class Call:
         """Turns from ``first`` on and before ``last``; the latch, the turn that was come to, whether it goes on."""
         lanes = lanes_of(self.loop, self.count)
         address, total = self._kernel.address(lanes), vectors(self.count, lanes)
-        turn = self.loop.cost * SECONDS_PER_OPERATION
-        most = max(1024, int(CHUNK_SECONDS / turn))
+        most = turns_at_once(self.loop)
         latch, goes_on, entries = native.CLEAN, True, 0
         source, now = self.begin, first
         while now < last and goes_on and latch == native.CLEAN or not entries:
             target = self.buffers[entries & 1]
             stop = min(last, now + most)
-            self.control[[FROM, TO, GOES_ON]] = now, stop, 0
+            self._values[FROM], self._values[TO], self.control[GOES_ON] = now, stop, 0
             for k, (x, y) in enumerate(zip(source, target, strict=True)):
                 self._values[self.words["in", k]], self._values[self.words["out", k]] = x.ctypes.data, y.ctypes.data
-            seconds = turn * (stop - now)
+            seconds = self._kernel.seconds_of(stop - now)
             block = Block(heavy=seconds * total > LONG_SECONDS)
             block.add_launch(address, total, max(1, round(GRAIN_SECONDS / max(seconds, 1e-9))), self._values)
             (latch,) = memory.enter(block, block.seal(), threads.count(share))

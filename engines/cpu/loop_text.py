@@ -20,11 +20,11 @@ from tenferro.tracer.ops import layout
 from tenferro.tracer.program import DimScalar, Literal, Operand, Operation, Value
 from tenferro.tracer.scalar.builder import Complex
 
-LATCH, COUNT, CONTROL, FIXED = range(4)
-"""Fixed words: the latch's relative offset, lanes in all, the address of the control words."""
-FROM, TO, TURN, GOES_ON, CONTROL_WORDS = range(5)
-"""Control words: the first turn and the one to end before; the turn that was come to (of one of the vectors), and
-whether some lane's condition still holds."""
+LATCH, COUNT, CONTROL, FROM, TO, FIXED = range(6)
+"""Fixed words: the latch's relative offset, lanes in all, the address of the control words (of a ``while``), the first
+turn and the one to end before."""
+TURN, GOES_ON, CONTROL_WORDS = range(3)
+"""Control words: the turn that was come to (of one of the vectors), whether some lane's condition still holds."""
 
 
 class Words:
@@ -96,8 +96,7 @@ class LoopText:
 
     def _vector(self) -> None:
         code, loop = self._code, self._loop
-        control = code.pointer("%P", CONTROL)
-        start, stop = code.word(control, FROM), code.word(control, TO)
+        start, stop = code.word("%P", FROM), code.word("%P", TO)
         self._sizes = {x: Vec(code.word("%P", self.words["size", k]), elements.INT64) for k, x in enumerate(loop.sizes)}
         fixed: dict[int, Element] = {}
         for k in loop.rest:
@@ -109,8 +108,9 @@ class LoopText:
         turn, carry, goes_on = self._turns(start, stop, begun, values, asked)
         for k, x in enumerate(carry):
             self._store(code.pointer("%P", self.words["out", k]), x, loop.body, loop.body.program.inputs[k].value)
-        code.do(f"store i64 {turn}, ptr {code.at(control, 8 * TURN)}, align 8")
         if goes_on:
+            control = code.pointer("%P", CONTROL)
+            code.do(f"store i64 {turn}, ptr {code.at(control, 8 * TURN)}, align 8")
             wide = code.emit(f"zext i1 {goes_on} to i64")
             code.do(f"atomicrmw or ptr {code.at(control, 8 * GOES_ON)}, i64 {wide} monotonic")
 

@@ -7,7 +7,7 @@ bodies (with seams, or loops of their own) are run turn by turn from Python.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -105,7 +105,7 @@ class _Carry:
         return self.begin.copy() if not turns else self.buffers[(turns - 1) & 1]
 
 
-def scan(unit: CpuExecutable, operands: Sequence[Any], params: dict[str, Any], share: int | None) -> Found | None:
+def scan(unit: CpuExecutable, operands: Sequence[Any], params: Mapping[str, Any], share: int | None) -> Found | None:
     """``scan`` by native turns; None where its body is no single block."""
     count, walked, length = params["carry"], params["walked"], params["length"]
     if not length:
@@ -133,7 +133,7 @@ def scan(unit: CpuExecutable, operands: Sequence[Any], params: dict[str, Any], s
 
 
 def while_loop(
-    unit: CpuExecutable, asks: CpuExecutable, operands: Sequence[Any], params: dict[str, Any], share: int | None
+    unit: CpuExecutable, asks: CpuExecutable, operands: Sequence[Any], params: Mapping[str, Any], share: int | None
 ) -> Found | None:
     """``while`` by native turns; None where its bodies are no single blocks."""
     count = params["carry"]

@@ -254,6 +254,7 @@ class Block:
         self.heavy = heavy
         self._launches: list[_Launch] = []
         self.outputs: list[tuple[tuple[int, ...], np.dtype[Any], int]] = []
+        self.held: list[object] = []  # whose memory parameters point to
         self.buffer: np.ndarray[Any, np.dtype[np.int64]] | None = None
 
     def add_launch(

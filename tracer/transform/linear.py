@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+from typing import Any
+
 import numpy as np
 
 from tenferro.tracer.derivation import Derivation
@@ -43,7 +45,7 @@ def as_recorded(trace: Trace) -> Iterator[None]:
         trace.spread, trace.partial = before
 
 
-def has_tangent(dtype: np.dtype[object]) -> bool:
+def has_tangent(dtype: np.dtype[Any]) -> bool:
     """Whether values of the dtype vary continuously."""
     return dtype.kind in "fc"
 
