@@ -57,11 +57,11 @@ def convert(trace: Trace, x: Operand, dtype: np.dtype[Any]) -> Operand:
     if isinstance(x, DimScalar) and dtype.kind in "iufc":
         return DimScalar(x.expr, dtype)
     if isinstance(x, Literal) and not (x.dtype.kind in "fc" and dtype.kind in "iu"):
-        return literal(_wrapped(int(x.value.real), dtype) if dtype.kind in "iu" else x.value, dtype)
+        return literal(wrapped(int(x.value.real), dtype) if dtype.kind in "iu" else x.value, dtype)
     return trace.emit1(pointwise.astype, x, dtype=dtype)
 
 
-def _wrapped(value: int, dtype: np.dtype[Any]) -> int:
+def wrapped(value: int, dtype: np.dtype[Any]) -> int:
     """The integer that NumPy's ``astype`` gives."""
     info = np.iinfo(dtype)
     return value if info.min <= value <= info.max else (value - int(info.min)) % 2**info.bits + int(info.min)

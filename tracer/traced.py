@@ -18,7 +18,7 @@ from tenferro.tracer.cells import READ_ONLY, AnyArray, Cell, Reshaped, Step, Tra
 from tenferro.tracer.contents import contents
 from tenferro.tracer.dim import Dim, make_dim, shape_of
 from tenferro.tracer.dims import Extent, product
-from tenferro.tracer.errors import DtypeError, MutationError, ShapeError, TraceError, noted
+from tenferro.tracer.errors import DtypeError, MutationError, RangeError, ShapeError, TraceError, noted
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.pinning import pinned_value
 from tenferro.tracer.program import ArrayType, DimScalar, Literal, Operand
@@ -469,6 +469,8 @@ def as_traced(trace: Trace, x: Any, name: str) -> Any:
         from tenferro.tracer.api.creation import stack_nested
 
         return stack_nested(trace, x, name)
+    if type(x) is int and not -(2**63) <= x < 2**63:
+        return as_traced(trace, _wide(x, name), name)
     if type(x) in (bool, int, float, complex, Dim):
         value, kind = operand(trace, x, name)
         return number(trace, value)
@@ -476,3 +478,10 @@ def as_traced(trace: Trace, x: Any, name: str) -> Any:
         f"{name}: an argument of class {type(x).__module__}.{type(x).__qualname__}; an array or a number is "
         f"needed{at(user_line())}"
     )
+
+
+def _wide(x: int, name: str) -> Any:
+    """An int that no int64 holds as the NumPy scalar that ``numpy.asarray`` makes of it."""
+    if not 0 <= x < 2**64:
+        raise RangeError(f"{name}: {x}; an int between -2**63 and 2**64 - 1 is needed{at(user_line())}")
+    return np.uint64(x)

@@ -1,4 +1,4 @@
-"""``a[i]``, slices and loops over ``tn.Array``: NumPy's elements and views, also where no function of the API is called."""
+"""``a[i]``, slices and loops over ``tn.Array``: NumPy's elements and views, called without a function of the API."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,10 @@ def _outcome(call: Callable[[], Any]) -> Any:
     return found.shape, found.dtype, found.tobytes() if found.size else b""
 
 
+def _called(function: Callable[..., Any], more: tuple[Any, ...], options: dict[str, Any], x: Any) -> Any:
+    return function(x, *more, **options)
+
+
 def _axes(rank: int) -> list[Any]:
     return [None, *range(-rank, rank), *itertools.combinations(range(rank), 2), ()]
 
@@ -46,9 +51,10 @@ def test_empty_axes(name: str, shape: tuple[int, ...]) -> None:
         options = {"axis": axis, "keepdims": keepdims, **start}
         for dtype in (np.float64, np.int32):
             x = np.zeros(shape, dtype)
-            wanted = _outcome(lambda x=x, o=options: function(x, *more, **o))
-            assert _outcome(lambda x=x, o=options: tn.jit(lambda x: function(x, *more, **o))(x)) == wanted, options
-            assert _outcome(lambda x=x, o=options: function(tn.asarray(x), *more, **o)) == wanted, options
+            call = partial(_called, function, more, options)
+            wanted = _outcome(partial(call, x))
+            assert _outcome(partial(tn.jit(call), x)) == wanted, options
+            assert _outcome(partial(call, tn.asarray(x))) == wanted, options
 
 
 @pytest.mark.parametrize("name", ["max", "min", "argmax", "nanmin", "ptp"])

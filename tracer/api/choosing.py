@@ -9,7 +9,7 @@ import numpy as np
 from tenferro.tracer import build
 from tenferro.tracer.api.creation import zeros_like
 from tenferro.tracer.api.deliver import new_array
-from tenferro.tracer.api.promotion import as_bool, broadcast_operands, converted, result_type
+from tenferro.tracer.api.promotion import as_bool, broadcast_operands, chosen, result_type
 from tenferro.tracer.api.record import ApiFunction
 from tenferro.tracer.api.writes import setitem
 from tenferro.tracer.errors import DtypeError, ShapeError
@@ -38,7 +38,7 @@ def select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
             )
     pairs = [operand(trace, x, "select") for x in (*choicelist, default)]
     dtype = result_type([key for _, key in pairs])
-    values = [converted(trace, value, dtype, "select") for value, _ in pairs]
+    values = [chosen(trace, value, dtype) for value, _ in pairs]
     both = broadcast_operands(trace, "select", [*conditions, *values])
     conditions, values = both[: len(conditions)], both[len(conditions) :]
     found = values[-1]

@@ -14,7 +14,7 @@ from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.ops import pointwise
 from tenferro.tracer.program import ArrayType, Operand
 from tenferro.tracer.trace import Trace
-from tenferro.tracer.traced import TracedArray, fresh, operand
+from tenferro.tracer.traced import TracedArray, as_traced, fresh, operand
 
 
 def new(trace: Trace, value: Operand, *, scalar: bool | None = None) -> TracedArray:
@@ -23,6 +23,13 @@ def new(trace: Trace, value: Operand, *, scalar: bool | None = None) -> TracedAr
     if result.type.weak:
         result.type = ArrayType(value.type.dtype, value.type.shape)
     return result
+
+
+def strengthened(trace: Trace, x: Any, name: str) -> TracedArray:
+    """``x`` as the array that some functions make of an argument before they compute: a Python number has NumPy's own
+    dtype there, and gives way to none."""
+    array: TracedArray = as_traced(trace, x, name)
+    return new(trace, array.read()) if array.type.weak else array
 
 
 def new_array(trace: Trace, value: Operand) -> TracedArray:

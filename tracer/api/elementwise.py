@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 
 from tenferro.tracer import build
-from tenferro.tracer.api.deliver import deliver, new, new_array
+from tenferro.tracer.api.deliver import deliver, new, new_array, strengthened
 from tenferro.tracer.api.promotion import (
     as_bool,
     beyond,
     broadcast_operands,
+    chosen,
     converted,
     is_weak,
     resolve,
@@ -324,18 +325,18 @@ def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
     if x is None or y is None:
         raise ShapeError(f"where: one of x and y; both, or neither, are needed{at(user_line())}")
     trace = running_trace("where")
-    chosen, _ = operand(trace, condition, "where")
+    mask, _ = operand(trace, condition, "where")
     (a, a_key), (b, b_key) = operand(trace, x, "where"), operand(trace, y, "where")
     dtype = result_type((a_key, b_key))
-    a, b = converted(trace, a, dtype, "where"), converted(trace, b, dtype, "where")
-    operands = broadcast_operands(trace, "where", [as_bool(trace, chosen), a, b])
+    a, b = chosen(trace, a, dtype), chosen(trace, b, dtype)
+    operands = broadcast_operands(trace, "where", [as_bool(trace, mask), a, b])
     return new_array(trace, trace.emit1(p.where, *operands))
 
 
 def clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None, max: Any = None) -> Any:
     """``minimum(maximum(a, a_min), a_max)``; None leaves a side open, and so does a Python int beyond the dtype."""
     trace = running_trace("clip")
-    array, key = operand(trace, a, "clip")
+    array, key = operand(trace, strengthened(trace, a, "clip"), "clip")
     low = _clip_bound(trace, key, a_min if a_min is not None else min, -1)
     high = _clip_bound(trace, key, a_max if a_max is not None else max, 1)
     bounds = [x for x in (low, high) if x is not None]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tenferro.tracer import build
-from tenferro.tracer.api.deliver import deliver, new_array
+from tenferro.tracer.api.deliver import deliver, new_array, strengthened
 from tenferro.tracer.api.layout import axis_of, moveaxis, permuted, ravel
 from tenferro.tracer.api.promotion import aligned, broadcast_shapes, converted, resolve, result_type, sizes_text
 from tenferro.tracer.api.record import ApiFunction
@@ -82,6 +82,7 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
     if left.ndim == 0 or right.ndim == 0:
         from tenferro.tracer.api.elementwise import BY_UFUNC
 
+        left, right = strengthened(trace, left, "dot"), strengthened(trace, right, "dot")
         return BY_UFUNC[np.multiply].function(left, right, out)
     if right.ndim <= 2:
         return matmul(left, right, out)

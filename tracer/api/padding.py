@@ -11,7 +11,7 @@ from tenferro.tracer.api.creation import extents_of
 from tenferro.tracer.api.deliver import new
 from tenferro.tracer.api.layout import axis_of
 from tenferro.tracer.api.padding_modes import Border, bordered, check_lengths
-from tenferro.tracer.api.promotion import converted
+from tenferro.tracer.api.promotion import chosen, converted
 from tenferro.tracer.api.record import ApiFunction
 from tenferro.tracer.api.reductions import NOTHING
 from tenferro.tracer.dims import Extent
@@ -95,7 +95,8 @@ def _fill(trace: Trace, value: Any, dtype: np.dtype[Any]) -> Operand:
     found, _ = operand(trace, value, "pad")
     if found.type.shape:
         raise ShapeError(f"pad: a constant value of rank {len(found.type.shape)}; a number is needed{at(user_line())}")
-    return converted(trace, found, dtype, "pad")
+    # NumPy stores what its int64 holds: unsigned integers wrap around, signed ones must fit.
+    return chosen(trace, found, dtype) if dtype.kind == "u" else converted(trace, found, dtype, "pad")
 
 
 def _padded(trace: Trace, value: Operand, widths: list[Any], fill: Operand) -> Operand:

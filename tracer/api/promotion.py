@@ -16,7 +16,7 @@ from tenferro.tracer.dims import Extent, shape_text
 from tenferro.tracer.errors import DtypeError, ShapeError, TraceError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.ops import pointwise
-from tenferro.tracer.program import Literal, Operand, Value
+from tenferro.tracer.program import DimScalar, Literal, Operand, Value
 from tenferro.tracer.trace import Trace, is_supported
 
 Dtype = np.dtype[Any]
@@ -85,6 +85,15 @@ def converted(trace: Trace, x: Operand, dtype: Dtype, name: str) -> Operand:
         return x if x.type.dtype == dtype else build.convert(trace, x, dtype)
     if beyond(trace, x, dtype):
         raise _out_of_bounds(name, x.value if isinstance(x, Literal) else trace.hint(x.expr), dtype)
+    return build.convert(trace, x, dtype)
+
+
+def chosen(trace: Trace, x: Operand, dtype: Dtype) -> Operand:
+    """``x`` in the dtype as ``numpy.where`` and ``select`` bring it there: a Python int wraps around in it."""
+    if isinstance(x, DimScalar) and beyond(trace, x, dtype):
+        return trace.emit1(pointwise.astype, x, dtype=dtype)
+    if isinstance(x, Literal) and type(x.value) is int and dtype.kind in "iu":
+        return build.literal(build.wrapped(x.value, dtype), dtype)
     return build.convert(trace, x, dtype)
 
 

@@ -15,7 +15,7 @@ from tenferro.tracer import build
 from tenferro.tracer.api.creation import dtype_of
 from tenferro.tracer.api.deliver import check_cast, deliver, new, target_of
 from tenferro.tracer.api.layout import axes_of, axis_of, ravel
-from tenferro.tracer.api.promotion import as_bool, broadcast_into, converted
+from tenferro.tracer.api.promotion import as_bool, broadcast_into, stored
 from tenferro.tracer.api.record import ApiFunction
 from tenferro.tracer.dim import integer
 from tenferro.tracer.dims import Extent, is_runtime, product
@@ -58,12 +58,12 @@ def masked(trace: Trace, value: Operand, where: Any, neutral: Operand, name: str
 
 def _initial(trace: Trace, x: Any, dtype: Dtype, name: str) -> Operand:
     """``initial=`` as a number of the dtype."""
-    value = operand(trace, x, name)[0]
+    value, key = operand(trace, x, name)
     if value.type.shape:
         raise ShapeError(f"{name}: initial of rank {len(value.type.shape)}; a number is needed{at(user_line())}")
     if value.type.dtype.kind == "c" and dtype.kind not in "cb":
         raise DtypeError(f"{name}: initial {value.type.dtype.name}; a real number is needed{at(user_line())}")
-    return converted(trace, value, dtype, name)
+    return stored(trace, value, key, dtype, name)
 
 
 @dataclass(frozen=True, slots=True)
