@@ -191,9 +191,5 @@ class _Scan:
     def _traffic(self) -> Traffic:
         """Arrays in, arrays out, each once."""
         sizes = [math.prod(o.strided.shape) * o.itemsize for o in self._operands]
-        made = [
-            self._binder.declared[self._binder.places[s.index].position]
-            for s in self._instruction.outputs
-            if s.index in self._binder.places
-        ]
+        made = [self._binder.declared[position] for position in self._results]
         return Traffic(sum(sizes), sum(math.prod(shape) * dtype.itemsize for shape, dtype in made))
