@@ -553,6 +553,22 @@ def _numpy_call() -> Row:
         n = np.array([[0], [-2], [3], [1]], np.int64) * np.ones(5, np.int64)
         samples.append(Sample((values, n), call("ldexp", (4, 5), dtype)))
     points, heights = np.array([-1.0, 0.5, 1.5, 2.0]), np.array([2.0, -1.0, 0.25, 1.0])
+    x, y = uniform((6,), "float64", 9), uniform((3,), "float64", 10)
+    for name in ("convolve", "correlate"):
+        for mode, n in (("full", 8), ("same", 6), ("valid", 4)):
+            for a, b in ((x, y), (y, x)) if (name, mode) != ("correlate", "same") else ((x, y), (x, y[:2])):
+                samples.append(Sample((a, b), call(name, (n,) if len(b) > 2 else (6,), "float64", mode=mode)))
+    z, w = uniform((6,), "complex128", 11), uniform((4,), "complex128", 12)
+    samples.append(Sample((z, w), call("correlate", (6,), "complex128", mode="same")))
+    samples.append(Sample((w, z), call("correlate", (9,), "complex128", mode="full")))
+    samples.append(Sample((x.reshape(2, 3), y), call("kron", (2, 9), "float64")))
+    samples.append(Sample((x.reshape(2, 3), y), call("cross", (2, 3), "float64")))
+    samples.append(Sample((y, x.reshape(2, 3)), call("cross", (2, 3), "float64")))
+    samples.append(Sample((5 * x,), call("unwrap", (6,), "float64")))
+    samples.append(Sample((np.append(x, 0.0),), call("sinc", (7,), "float64")))
+    samples.append(Sample((x.reshape(2, 3),), call("ediff1d", (5,), "float64")))
+    samples.append(Sample((uniform((4, 9), "float64", 13),), call("partition", (4, 9), "float64", kth=4, axis=1)))
+    samples.append(Sample((uniform((4, 9), "float64", 14),), call("partition", (36,), "float64", kth=7, axis=None)))
     for where in (uniform((3, 4), "float64", 6), np.array([-9.0, 9.0, 0.0])):
         samples.append(Sample((where, points, heights), call("interp", where.shape, "float64")))
         samples.append(Sample((where, points, heights), call("interp", where.shape, "float64", left=7.0, right=-7.0)))

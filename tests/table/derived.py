@@ -17,7 +17,7 @@ import numpy as np
 from tenferro.engines.engine import Executable
 from tenferro.tracer.derivation import Derivation
 from tenferro.tracer.dims import Extent
-from tenferro.tracer.op import Op
+from tenferro.tracer.op import Absent, Op
 from tenferro.tracer.ops import OPS
 from tenferro.tracer.program import ArrayType, Operand, Operation, Params, ProgramInput, SemanticProgram, Value
 from tenferro.tracer.tape import Tangent, Tape
@@ -109,14 +109,16 @@ def operands_of(tape: Tape, types: Types, linear: Flags, values: Sequence[Value]
 
 
 def batch_program(
-    op: Op, types: Types, params: Mapping[str, Hashable], batched: Flags, size: Extent
+    op: Op, types: Types, params: Mapping[str, Hashable], batched: Flags, size: Extent, *carriers: ArrayType
 ) -> SemanticProgram:  # fmt: skip
-    """Inputs: the operands, of which some have a leading axis of the given size. Outputs: the results for all lanes."""
+    """Inputs: the operands, of which some have a leading axis of the given size, and ``carriers`` that bring sizes.
+    Outputs: the results for all lanes."""
     wide = [ArrayType(t.dtype, (size, *t.shape)) if mine else t for t, mine in zip(types, batched, strict=True)]
-    made = Builder(f"{op.name} batched", wide)
+    made = Builder(f"{op.name} batched", [*wide, *carriers])
     results = op.infer(types, Params(**params))
-    assert not isinstance(op.batch, str) and callable(op.batch)
-    found = op.batch(made.b, Operation(op, tuple(made.inputs), Params(**params), ()), batched, size)
+    assert not isinstance(op.batch, Absent)
+    operation = Operation(op, tuple(made.inputs[: len(types)]), Params(**params), ())
+    found = op.batch(made.b, operation, batched, size)
     return made.program(made.or_zeros(found, [ArrayType(t.dtype, (size, *t.shape)) for t in results]))
 
 

@@ -36,7 +36,7 @@ def _polymorphic(name: str, dtypes: tuple[str, ...]) -> Executable:
     return executable(one_op(OPS[name], types, sized.params(n, m), carriers=(carrier,)), "cpu:0")
 
 
-def _operand(name: str, shape: Shape, dtype: str, limit: int, seed: int) -> Array:
+def operand(name: str, shape: Shape, dtype: str, limit: int, seed: int) -> Array:
     concrete = tuple(e for e in shape if not isinstance(e, DimExpr))
     if dtype == "int64" and name in ("take", "scatter"):
         return np.random.default_rng(seed).integers(-limit, limit, concrete)
@@ -51,7 +51,7 @@ def check_sizes(name: str, pairs: Sequence[tuple[int, int]]) -> list[str]:
     for number, (n, m) in enumerate(pairs):
         dtypes, polymorphic = programs[number % len(programs)]
         operands = [
-            _operand(name, shape, dtype, m, number + k)
+            operand(name, shape, dtype, m, number + k)
             for k, (shape, dtype) in enumerate(zip(sized.shapes(n, m), dtypes, strict=True))
         ]
         fixed = [ArrayType(x.dtype, x.shape) for x in operands]

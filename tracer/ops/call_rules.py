@@ -1,20 +1,20 @@
 """Derivatives and batches of NumPy functions that are called by name, as far as they have some, and of recurrences.
 
-A rule of ``JVPS`` gives the result's tangent from those of the operands, a rule of ``BATCHES`` the parameters for all
-lanes.
+``JVPS`` gives the result's tangent from those of the operands. All are mapped, if need be by a call for each lane.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tenferro.tracer.dims import Extent, product
-from tenferro.tracer.errors import BatchError, DerivativeError
+from tenferro.tracer.dims import Extent, product, sub
+from tenferro.tracer.errors import DerivativeError
 from tenferro.tracer.lines import at
 from tenferro.tracer.op import Tangents
-from tenferro.tracer.ops import derivatives as d
-from tenferro.tracer.ops.columns import terms
+from tenferro.tracer.ops import bilinear_rules as bilinear, derivatives as d
+from tenferro.tracer.ops.columns import lane_of, terms
 from tenferro.tracer.ops.layout_rules import lanes, one
 from tenferro.tracer.program import Operand, Operation
 
@@ -26,10 +26,10 @@ Static: TypeAlias = dict[str, Any]
 
 
 def jvp_call(b: Derivation, operation: Operation, tangents: Tangents) -> Tangents:
-    """By the function's name; those without a rule are refused."""
+    """By the function's name; those without a rule are refused, and those that are called lane by lane."""
     name = operation.params["function"]
     rule = JVPS.get(name)
-    if rule is None:
+    if rule is None or operation.params.get("lanes"):
         raise DerivativeError(
             f"{name}: its derivative was asked for, and it has none: a function of NumPy that is called by name; "
             f"stop_gradient(x) holds its operand constant{at(operation.line)}"
@@ -37,23 +37,35 @@ def jvp_call(b: Derivation, operation: Operation, tangents: Tangents) -> Tangent
     return rule(b, operation, tangents)
 
 
+def transpose_call(b: Derivation, operation: Operation, cotangents: Tangents, is_linear: Sequence[bool]) -> Tangents:
+    """Of the one function that rules emit about tangents."""
+    assert operation.params["function"] == "convolve" and not operation.params.get("lanes")
+    return bilinear.transpose_convolve(b, operation, cotangents, is_linear)
+
+
 def batch_call(b: Derivation, operation: Operation, batched: Sequence[bool], size: Extent) -> Sequence[Operand]:
-    """By the function's name: element by element, or along axes of each lane."""
-    params = operation.params
-    name, shape = params["function"], (size, *params["shape"])
-    static: Static = dict(params["static"])
+    """One call for all lanes where the function has a place for their axis, else one for each."""
+    params, static = dict(operation.params), static_of(operation)
+    name, operands = params["function"], list(operation.inputs)
+    if params.get("lanes"):
+        return _by_lane(b, operation, batched, size)
     if name in ELEMENTWISE:
-        operands = lanes(b, operation.inputs, batched, size)
+        lane = params["shape"]
+        operands = [lane_of(b, x, mine, lane, size) for x, mine in zip(operands, batched, strict=True)]
     elif name in ALONG_AXES and static.get("axis", -1) is not None:
-        operands = list(operation.inputs)
         axis = static.get("axis", -1)
         static["axis"] = tuple(a + 1 for a in axis) if isinstance(axis, tuple) else axis + (axis >= 0)
-    else:
-        raise BatchError(
-            f"vmap: {name}, a function of NumPy that is called by name, which has no batch rule"
-            f"{at(operation.line)}"
-        )  # fmt: skip
-    return b.emit(operation.op, operands, **{**params, "shape": shape, "static": tuple(sorted(static.items()))})
+    elif [k for k, mine in enumerate(batched) if mine] != [OF_ANY_SHAPE.get(name)]:
+        return _by_lane(b, operation, batched, size)
+    moved = {"shape": (size, *params["shape"]), "static": tuple(sorted(static.items()))}
+    return b.emit(operation.op, operands, **{**params, **moved})
+
+
+def _by_lane(b: Derivation, operation: Operation, batched: Sequence[bool], size: Extent) -> Sequence[Operand]:
+    """A call for each lane: no function of NumPy's is left out."""
+    params = operation.params
+    moved = {"lanes": (tuple(batched), *params.get("lanes", ())), "shape": (size, *params["shape"])}
+    return b.emit(operation.op, operation.inputs, **{**params, **moved})
 
 
 def static_of(operation: Operation) -> Static:
@@ -147,9 +159,15 @@ def _ordered(b: Derivation, x: Operand, t: Operand, axes: Sequence[int], kind: A
     rows, tangents = (b.reshaped(b.permuted(v, [*kept, *axes]), (*outer, length)) for v in (x, t))
     static = (("axis", last), *((("kind", kind),) if kind is not None else ()))
     order = b.numpy_call(rows, function="argsort", static=static, shape=rows.type.shape, dtype=b.int64)
-    first = b.multiply(b.order_of(tuple(outer)), b.size(length, b.int64))
-    places = b.add(order, b.broadcast_to(first, shape=rows.type.shape, axes=tuple(range(last))))
-    return b.take(b.reshaped(tangents, (product(rows.type.shape),)), places, axis=0), last
+    return _taken_along(b, tangents, order), last
+
+
+def _taken_along(b: Derivation, x: Operand, order: Operand) -> Operand:
+    """``x[..., order]`` row by row along the last axis."""
+    shape = order.type.shape
+    first = b.multiply(b.order_of(shape[:-1]), b.size(shape[-1], b.int64))
+    places = b.add(order, b.broadcast_to(first, shape=shape, axes=tuple(range(len(shape) - 1))))
+    return b.take(b.reshaped(x, (product(shape),)), places, axis=0)
 
 
 def _jvp_sort(b: Derivation, operation: Operation, tangents: Tangents) -> Tangents:
@@ -157,10 +175,28 @@ def _jvp_sort(b: Derivation, operation: Operation, tangents: Tangents) -> Tangen
     (x,), (t,), static = operation.inputs, tangents, static_of(operation)
     assert t is not None
     rank = len(x.type.shape)
+    if static.get("axis", -1) is None:
+        return (_ordered(b, x, t, range(rank), static.get("kind"))[0],)
     axis = static.get("axis", -1) % rank
     found, _ = _ordered(b, x, t, [axis], static.get("kind"))
     order = [*(k for k in range(rank) if k != axis), axis]
     return (b.permuted(found, [order.index(k) for k in range(rank)]),)
+
+
+def _jvp_partition(b: Derivation, operation: Operation, tangents: Tangents) -> Tangents:
+    """The tangents in order, each put where the element of its rank is."""
+    (y,), static = operation.outputs, static_of(operation)
+    (found,) = _jvp_sort(b, operation, tangents)
+    assert found is not None
+    rank = len(y.type.shape)
+    axis = 0 if static.get("axis", -1) is None else static.get("axis", -1) % rank
+    kept = [k for k in range(rank) if k != axis]
+    order = [*kept, axis]
+    rows = b.permuted(y, order)
+    once = {"static": (("axis", rank - 1), ("kind", "stable")), "shape": rows.type.shape, "dtype": b.int64}
+    ranks = b.numpy_call(b.numpy_call(rows, function="argsort", **once), function="argsort", **once)
+    placed = _taken_along(b, b.permuted(found, order), ranks)
+    return (b.permuted(placed, [order.index(k) for k in range(rank)]),)
 
 
 def _jvp_quantile(b: Derivation, operation: Operation, tangents: Tangents) -> Tangents:
@@ -260,6 +296,29 @@ def _power_of_two(b: Derivation, t: Operand, z: Operand, x: Operand, n: Operand)
     return b.scaled(t, b.numpy_call(one_, n, function="ldexp", static=(), shape=n.type.shape, dtype=z.type.dtype))
 
 
+def _of_sinc(b: Derivation, t: Operand, z: Operand, x: Operand) -> Operand:
+    """(cos πx − sinc x) / x; near 0, where the difference cancels, the first terms of its series, of 0.2 x⁷ beside it."""
+    turn, square = b.cos(b.multiply(x, b.like(math.pi, x))), b.multiply(x, x)
+    series: Operand = b.like(-(math.pi**6) / 840, x)
+    for factor in (math.pi**4 / 30, -(math.pi**2) / 3):
+        series = b.add(b.multiply(series, square), b.like(factor, x))
+    near = b.less(b.absolute(x), b.like(0.02, x))
+    return b.scaled(t, b.where(near, b.multiply(series, x), b.divide(b.subtract(turn, z), x)))
+
+
+def _jvp_ediff1d(b: Derivation, operation: Operation, tangents: Tangents) -> Tangents:
+    (x,), (t,), (y,) = operation.inputs, tangents, operation.outputs
+    assert t is not None
+    count = product(x.type.shape)
+    if operation.params["static"] or y.type.shape != (sub(count, 1),):
+        raise DerivativeError(
+            f"ediff1d: its derivative with to_end, to_begin or fewer than two elements; without there is one"
+            f"{at(operation.line)}"
+        )
+    row = b.reshaped(t, (count,))
+    return (b.subtract(b.cut(row, (1,), y.type.shape), b.cut(row, (0,), y.type.shape)),)
+
+
 def _square_root(b: Derivation, x: Operand, sign: float) -> Operand:
     """√(1 ± x²), by way of factors for 1 − x²."""
     return b.sqrt(d.one_less_square(b, x) if sign < 0 else b.add(b.multiply(x, x), b.like(1, x)))
@@ -288,6 +347,16 @@ JVPS: dict[str, Rule] = {
     "quantile": _jvp_quantile,
     "percentile": _jvp_quantile,
     "interp": _jvp_interp,
+    "partition": _jvp_partition,
+    "ediff1d": _jvp_ediff1d,
+    "unwrap": terms(lambda b, t, z, x: t),
+    "sinc": terms(_of_sinc),
+    "convolve": bilinear.convolve,
+    "correlate": bilinear.convolve,
+    "kron": bilinear.kron,
+    "cross": bilinear.cross,
 }
 ALONG_AXES = frozenset({"cumprod", "sort", "argsort", "median", "quantile", "percentile", "argpartition", "partition"})
 """Functions whose ``axis`` may move: the last one where none is given."""
+OF_ANY_SHAPE = {"interp": 0, "digitize": 0, "searchsorted": 1, "sinc": 0, "i0": 0}
+"""Functions that work element by element of one operand, whatever its shape, and the place of that."""

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -107,16 +107,34 @@ def _reference_mask_update(base: Any, mask: Any, value: Any) -> Any:
     return out
 
 
-def _reference_numpy(*xs: Any, function: str, static: tuple[tuple[str, Any], ...], shape: Any, dtype: Any) -> Any:
-    """A function of NumPy's main namespace by name; ``static`` are its keyword arguments."""
-    return np.asarray(getattr(np, function)(*xs, **dict(static)), dtype)
+Lanes = tuple[tuple[bool, ...], ...]
+
+
+def _reference_numpy(
+    *xs: Any, function: str, static: tuple[tuple[str, Any], ...], shape: Any, dtype: Any, lanes: Lanes = ()
+) -> Any:  # fmt: skip
+    """A function of NumPy's main namespace by name; ``static`` are its keyword arguments. ``lanes``: it is called for
+    each entry of the leading axis of some operands, once for each tuple of booleans that say of which."""
+    called, options = getattr(np, function), dict(static)
+    return _in_lanes(lambda *each: called(*each, **options), xs, lanes, shape, dtype)
+
+
+def _in_lanes(call: Callable[..., Any], xs: Sequence[Any], lanes: Lanes, shape: Any, dtype: Any) -> Any:
+    if not lanes:
+        return np.asarray(call(*xs), dtype)
+    found = np.empty(shape, dtype)
+    for k in range(shape[0]):
+        each = [x[k] if mine else x for x, mine in zip(xs, lanes[0], strict=True)]
+        found[k] = _in_lanes(call, each, lanes[1:], shape[1:], dtype)
+    return found
 
 
 def computed(op: Op, operands: Sequence[Any], params: Mapping[str, Any], line: SourceLine | None) -> Any:
     """A row's function on NumPy arrays; what NumPy warns of in a call by name is shown at ``line``."""
     if op is numpy_call:
         function, options = getattr(np, params["function"]), dict(params["static"])
-        return np.asarray(standing_at(line)(function, operands, options), params["dtype"])
+        call, lanes = standing_at(line), params.get("lanes", ())
+        return _in_lanes(lambda *xs: call(function, xs, options), operands, lanes, params["shape"], params["dtype"])
     return op.reference(*operands, **params)
 
 
@@ -151,6 +169,6 @@ mask_update = Op(
     rules.batch_mask_update,
 )  # fmt: skip
 numpy_call = Op(
-    "numpy_call", Library(()), _infer_declared, _reference_numpy, calls.jvp_call, NOT_LINEAR,
-    calls.batch_call,
+    "numpy_call", Library(()), _infer_declared, _reference_numpy, calls.jvp_call,
+    calls.transpose_call, calls.batch_call,
 )  # fmt: skip

@@ -28,10 +28,10 @@ def _infer_where(types: Sequence[ArrayType], params: Params) -> tuple[ArrayType,
 
 def _infer_required(types: Sequence[ArrayType], params: Params) -> tuple[ArrayType, ...]:
     x, found = types
-    if found.dtype != np.int64 or x.shape != found.shape:
+    if found.dtype != np.int64:
         texts = [str(t) for t in types]
         raise DtypeError(f"required: operands {texts}; the second as int64 of one shape is needed here")
-    return (ArrayType(x.dtype, x.shape),)
+    return (ArrayType(x.dtype, common_shape("required", types).shape),)
 
 
 def _infer_astype(types: Sequence[ArrayType], params: Params) -> tuple[ArrayType, ...]:
@@ -182,7 +182,7 @@ minimum = row(
 )
 required = Op(
     "required", Pointwise(lambda b, x, found, name, reason: x, 1, "unmet"), _infer_required,
-    lambda x, found, *, name, reason: x, terms(lambda b, t, z, x, found: t, None),
+    lambda x, found, *, name, reason: np.broadcast_arrays(x, found)[0], terms(lambda b, t, z, x, found: t, None),
     sides(lambda b, ct, x, found: ct, None), batch_pointwise,
 )  # fmt: skip
 """The first operand. Where the second is 0, which is int64, the function ``name`` has no result, for the ``reason``."""
