@@ -17,10 +17,10 @@ import sys
 import tempfile
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from tenferro.tracer.config import config
+from tenferro.tracer.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

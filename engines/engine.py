@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -20,6 +20,7 @@ from tenferro.tracer.lines import at
 from tenferro.tracer.op import Extension
 from tenferro.tracer.ops import library
 from tenferro.tracer.program import ArrayType
+from tenferro.tracer.records import dataclass
 
 Capability = Literal["elementwise", "reduction", "indexing", "dot_general", "layout", "library"]
 CAPABILITIES: frozenset[Capability] = frozenset(

@@ -10,12 +10,12 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from tenferro.engines.events import is_worker
 from tenferro.tracer import switches
 from tenferro.tracer.lines import SourceLine, user_line
+from tenferro.tracer.records import dataclass
 
 if TYPE_CHECKING:
     from tenferro.engines.engine import Engine, Executable, RunResult

@@ -7,7 +7,7 @@ Each instruction is computed by its row's ``reference`` on NumPy arrays; sums fo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from tenferro.tracer.op import Check, Control, Indexed, Pointwise, Reduction, Vi
 from tenferro.tracer.ops.control import LOOPS
 from tenferro.tracer.ops.reductions import reduced_shape
 from tenferro.tracer.program import DimScalar, Literal, Params
+from tenferro.tracer.records import dataclass
 
 Array = np.ndarray[Any, Any]
 

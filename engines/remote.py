@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from tenferro.engines.recording import fetched
+from tenferro.tracer.records import dataclass
 
 if TYPE_CHECKING:
     from tenferro.engines.engine import Engine

@@ -9,14 +9,26 @@ still rise. So no dependency path leaves a cluster and returns, and no search is
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 
 from tenferro.lowering.exec_program import ExecProgram, Instruction, Slot, Source
 from tenferro.lowering.references import References
 from tenferro.tracer.dims import Extent
-from tenferro.tracer.op import Collective, Contraction, Control, Extension, Indexed, Library, Pointwise, Reduction, Update, View
+from tenferro.tracer.op import (
+    Collective,
+    Contraction,
+    Control,
+    Extension,
+    Indexed,
+    Library,
+    Pointwise,
+    Reduction,
+    Update,
+    View,
+)
 from tenferro.tracer.ops.reductions import reduced_shape
+from tenferro.tracer.records import dataclass
 
 MAX_MEMBERS = 2000
 """Instructions of one region. Code generation is linear up to here; live values across a cut are materialised."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import assert_never
 
 import numpy as np
@@ -31,9 +30,21 @@ from tenferro.lowering.region import (
 )
 from tenferro.lowering.tree import accumulator, in_tree_order
 from tenferro.tracer.dims import Extent, add
-from tenferro.tracer.op import Collective, Contraction, Control, Extension, Indexed, Library, Pointwise, Reduction, Update, View
+from tenferro.tracer.op import (
+    Collective,
+    Contraction,
+    Control,
+    Extension,
+    Indexed,
+    Library,
+    Pointwise,
+    Reduction,
+    Update,
+    View,
+)
 from tenferro.tracer.ops import pointwise
 from tenferro.tracer.program import DimScalar, Literal, Params
+from tenferro.tracer.records import dataclass
 
 BOOL = np.dtype(np.bool_)
 INT64 = np.dtype(np.int64)

@@ -6,7 +6,6 @@ runs it instruction by instruction, the others group its instructions into regio
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import NoReturn, TypeAlias
 
@@ -14,6 +13,7 @@ from tenferro.tracer.errors import CheckError
 from tenferro.tracer.lines import SourceLine
 from tenferro.tracer.op import Op
 from tenferro.tracer.program import ArrayType, DimScalar, InputKind, Literal, Params, ShapeGuard
+from tenferro.tracer.records import dataclass
 
 
 class ExtentKind(Enum):

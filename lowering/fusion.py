@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from tenferro.lowering.clusters import Cluster, Clusters, fuses, is_iota
@@ -22,6 +21,7 @@ from tenferro.lowering.plan import AdoptStep, CallStep, Plan, RegionStep, Step, 
 from tenferro.lowering.references import References
 from tenferro.lowering.region import Region
 from tenferro.tracer.op import Update, View
+from tenferro.tracer.records import dataclass
 
 
 def plan(program: ExecProgram, prefix: str = "") -> Plan:

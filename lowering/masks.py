@@ -7,11 +7,10 @@ its uses pass through.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tenferro.lowering.exec_program import ExecProgram, Instruction, Slot
 from tenferro.tracer.op import Pointwise
 from tenferro.tracer.ops import pointwise
+from tenferro.tracer.records import dataclass
 
 MAX_CONDITIONS = 8
 """Nested conditions beyond this many are left out, which keeps the analysis linear; a lane then counts too often."""

@@ -6,7 +6,7 @@ there is one, and a reshape that may have to copy as a copy.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tenferro.lowering.exec_program import Slot
 from tenferro.lowering.plan import AdoptStep, CallStep, Plan, RegionStep, Step, ViewStep
@@ -28,6 +28,7 @@ from tenferro.tracer.dims import (
 from tenferro.tracer.lines import SourceLine
 from tenferro.tracer.ops import library
 from tenferro.tracer.program import Literal
+from tenferro.tracer.records import dataclass
 
 MAX_TERMS = 8
 """Steps that may each be the peak for some sizes; beyond this many the formula sums the rest instead."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tenferro.lowering.clusters import Clusters, Level, find, fuses, is_iota
 from tenferro.lowering.exec_program import ExecProgram, Instruction, Slot, Source
 from tenferro.lowering.references import References
 from tenferro.tracer.op import Indexed, Pointwise, Update, View
+from tenferro.tracer.records import dataclass
 
 CHEAP = 3
 """Native operations up to which a value with one load is recomputed rather than stored and loaded again."""

@@ -11,7 +11,7 @@ A part's sizes are expressions of leaves of the whole program; it gets the value
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -23,6 +23,7 @@ from tenferro.lowering.sizes_read import measured, sizes_in
 from tenferro.tracer.dims import DimExpr, Extent, Leaf, leaf, substitute
 from tenferro.tracer.op import Collective, Pointwise
 from tenferro.tracer.program import ArrayType, DimScalar, Params
+from tenferro.tracer.records import dataclass
 
 _EFFECTS = "effects"  # what an ordered instruction reads and makes
 _INT64 = np.dtype(np.int64)

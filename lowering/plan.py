@@ -8,7 +8,6 @@ unless it is a matrix product; an engine knows more when it has seen layouts.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from tenferro.lowering.exec_program import ExecProgram, Instruction, Slot
@@ -16,6 +15,7 @@ from tenferro.lowering.region import Region
 from tenferro.tracer.lines import SourceLine, at
 from tenferro.tracer.op import Contraction, Control, Extension, Library
 from tenferro.tracer.ops import library
+from tenferro.tracer.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

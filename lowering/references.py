@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tenferro.lowering.affine import Affine, identity
 from tenferro.lowering.exec_program import ExecProgram, Instruction, Slot, Source
 from tenferro.lowering.region import ViewStep
@@ -11,6 +9,7 @@ from tenferro.lowering.sizes_read import measured, sizes_in
 from tenferro.tracer.dims import Leaf
 from tenferro.tracer.op import Indexed, View
 from tenferro.tracer.program import ArrayType
+from tenferro.tracer.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ evaluate it on strides when they bind arrays, and copy only where a reshape has 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal as OneOf, TypeAlias
 
 import numpy as np
@@ -22,6 +21,7 @@ from tenferro.tracer.errors import CheckError
 from tenferro.tracer.lines import SourceLine
 from tenferro.tracer.op import Op, ReductionKind, ViewKind
 from tenferro.tracer.program import DimScalar, Literal, Params
+from tenferro.tracer.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ program kept apart, or an output that must be fresh has become an input or a vie
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tenferro.lowering.exec_program import ExecInput, ExecProgram, ExtentKind, Instruction, Slot, Source
 from tenferro.lowering.sizes_read import SizesRead
@@ -16,6 +15,7 @@ from tenferro.tracer.lines import SourceLine
 from tenferro.tracer.op import Collective, Op, View
 from tenferro.tracer.ops import layout, library, pointwise
 from tenferro.tracer.program import ArrayType, Operand, Operation, Params, SemanticProgram, Value
+from tenferro.tracer.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

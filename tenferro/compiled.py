@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal as OneOf
 
 import numpy as np
@@ -22,6 +22,7 @@ from tenferro.tracer.dims import evaluate
 from tenferro.tracer.errors import MutationError, TenferroError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.program import SemanticProgram, Value
+from tenferro.tracer.records import dataclass
 from tenferro.tracer.result import TraceResult
 from tenferro.tracer.signature import AnyArray, as_native
 from tenferro.tracer.trace import is_tenferro_array

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tenferro.guards import environment, holds, in_words
@@ -11,6 +10,7 @@ from tenferro.tracer import dims
 from tenferro.tracer.api.record import API
 from tenferro.tracer.lines import SourceLine, at
 from tenferro.tracer.program import SemanticProgram, ShapeGuard
+from tenferro.tracer.records import dataclass
 from tenferro.tracer.signature import ArgumentLeaf, BoundCall
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from types import MethodType
 from typing import TYPE_CHECKING, Any, overload
 
@@ -23,6 +22,7 @@ from tenferro.tracer.errors import LoweringError
 from tenferro.tracer.exact import static_key
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.program import SemanticProgram
+from tenferro.tracer.records import dataclass
 from tenferro.tracer.signature import Argnames, Argnums, Binder, BoundCall
 from tenferro.tracer.switches import is_paused
 from tenferro.tracer.trace import current_trace

@@ -7,13 +7,14 @@ write them; vectors, loops and loads are the engine's own.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from tenferro.lowering.region import Apply, Region
 from tenferro.tracer.op import Pointwise
+from tenferro.tracer.records import dataclass
 from tenferro.tracer.scalar.builder import CallSize, Complex, Dtype, Value, Values
 
 BOOL = np.dtype(np.bool_)

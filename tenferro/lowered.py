@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 from tenferro.kernel_text import kernel_text
@@ -20,6 +20,7 @@ from tenferro.tracer.config import SHOW_STAGES
 from tenferro.tracer.dims import Leaf
 from tenferro.tracer.errors import LoweringError
 from tenferro.tracer.program import SemanticProgram
+from tenferro.tracer.records import dataclass
 
 
 @dataclass(frozen=True, repr=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from tenferro.guards import in_words
 from tenferro.lowering.memory import memory
@@ -11,6 +10,7 @@ from tenferro.lowering.plan import AdoptStep, CallStep, Plan, RegionStep, Step, 
 from tenferro.tracer.dims import Leaf, evaluate
 from tenferro.tracer.lines import SourceLine, at
 from tenferro.tracer.program import SemanticProgram
+from tenferro.tracer.records import dataclass
 
 LISTED = 5
 

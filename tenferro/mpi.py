@@ -8,7 +8,7 @@ them, and hands the share round; results have the bits of the same mesh in one p
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import combinations
 from math import prod
 from typing import Any
@@ -25,6 +25,7 @@ from tenferro.tracer.ops import collectives
 from tenferro.tracer.ops.collectives import combined, pieces_of
 from tenferro.tracer.ops.columns import linear
 from tenferro.tracer.program import ArrayType, Params
+from tenferro.tracer.records import dataclass
 from tenferro.tracer.spread import Grid
 
 Array = np.ndarray[Any, Any]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from types import BuiltinFunctionType, CellType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ from tenferro.call_key import BY_VALUE
 from tenferro.engines.cpu.entries import Entry
 from tenferro.tracer.capture_guards import Guard
 from tenferro.tracer.places import Held, Place, Self
+from tenferro.tracer.records import dataclass
 from tenferro.tracer.tree import container, is_registered
 
 if TYPE_CHECKING:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 from tenferro.engines.recording import Compile, Event, Launch, Prepare, Run, Seam, Trace, Transfer, of_copy
 from tenferro.tracer.lines import SourceLine
+from tenferro.tracer.records import dataclass
 
 MOST_ROWS = 40
 """Rows of a printed table; ``Profile.table`` gives all."""

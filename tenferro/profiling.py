@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
@@ -30,6 +30,7 @@ from tenferro.profile_drawing import html_of, memory, timeline
 from tenferro.profile_rows import Row as Row, heading, rows, tables, text_of
 from tenferro.profile_trace import trace
 from tenferro.tracer.lines import at, user_line
+from tenferro.tracer.records import dataclass
 
 E = TypeVar("E", bound=Event)
 

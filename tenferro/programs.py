@@ -13,7 +13,7 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tenferro import trace_cache
@@ -31,6 +31,7 @@ from tenferro.tracer.errors import LoweringError, RecompileError, RecompileWarni
 from tenferro.tracer.lines import at, user_frame, user_line
 from tenferro.tracer.op import Collective
 from tenferro.tracer.program import SemanticProgram
+from tenferro.tracer.records import dataclass
 from tenferro.tracer.result import TraceResult
 from tenferro.tracer.signature import BoundCall
 from tenferro.tracer.trace import is_tenferro_array

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from tenferro.tracer.dim import Dim, make_dim
 from tenferro.tracer.errors import DerivativeError, ShapeError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.program import ArrayType, DimScalar, Literal, Operand
+from tenferro.tracer.records import dataclass
 from tenferro.tracer.trace import Trace, is_tenferro_array
 from tenferro.tracer.traced import TracedArray
 from tenferro.tracer.transform import custom, marks

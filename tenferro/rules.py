@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from tenferro.tracer.derivation import Derivation
@@ -17,6 +16,7 @@ from tenferro.tracer.errors import DerivativeError, ShapeError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.op import Op, Tangents
 from tenferro.tracer.program import ArrayType, Operand
+from tenferro.tracer.records import dataclass
 from tenferro.tracer.signature import function_name
 from tenferro.tracer.trace import Trace, current_trace
 from tenferro.tracer.traced import TracedArray

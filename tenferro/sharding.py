@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from tenferro.tracer.dims import mod
 from tenferro.tracer.errors import ShapeError, TraceError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.program import ArrayType, Operand
+from tenferro.tracer.records import dataclass
 from tenferro.tracer.signature import Binder, function_name
 from tenferro.tracer.spread import Spread
 from tenferro.tracer.trace import Trace, is_tenferro_array, running_trace

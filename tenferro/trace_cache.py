@@ -17,7 +17,6 @@ import platform
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +28,7 @@ from tenferro.lowering.checker import check
 from tenferro.tracer.capture_guards import Captures
 from tenferro.tracer.config import config
 from tenferro.tracer.digests import callable_key
+from tenferro.tracer.records import dataclass
 from tenferro.tracer.result import TraceResult
 from tenferro.tracer.signature import BoundCall
 from tenferro.tracer.stored import NotStored, Writer

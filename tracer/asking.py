@@ -13,7 +13,6 @@ import functools
 import linecache
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
 from types import FrameType, ModuleType
 from typing import Any, Literal
@@ -21,6 +20,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tenferro.tracer.lines import is_users
+from tenferro.tracer.records import dataclass
 
 Kind = Literal["call", "if", "while", "assert", "choice", "filter", "match", "and", "or", "not", "chain", "in", ""]
 # Of these, and of modules, an attribute is found without running any code of the user's.

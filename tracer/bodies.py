@@ -8,7 +8,7 @@ records it in a trace again, which is how transformations reach into it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, cached_property
 from typing import Any
 
@@ -29,6 +29,7 @@ from tenferro.tracer.program import (
     Value,
     same_meaning,
 )
+from tenferro.tracer.records import dataclass
 from tenferro.tracer.trace import Trace
 from tenferro.tracer.transform.recording import Recording
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import builtins
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from operator import is_, itemgetter
 from types import CellType
@@ -17,6 +16,7 @@ from tenferro.tracer.attribute_hooks import instance_dict, lookup
 from tenferro.tracer.exact import static_key
 from tenferro.tracer.lines import SourceLine
 from tenferro.tracer.places import Held, Place, Self, read
+from tenferro.tracer.records import dataclass
 
 _MISSING = object()
 _OF_FUNCTIONS = ("__code__", "__defaults__", "__func__")

@@ -10,7 +10,6 @@ in ``elements`` and are handed to later reads of the same place; a read of anyth
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -21,6 +20,7 @@ from tenferro.tracer.lines import SourceLine, user_line
 from tenferro.tracer.ops import layout, pointwise
 from tenferro.tracer.ops.layout import box
 from tenferro.tracer.program import Operand, Value
+from tenferro.tracer.records import dataclass
 from tenferro.tracer.trace import Trace
 
 AnyArray: TypeAlias = np.ndarray[Any, Any]

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import MISSING, Field, field, fields
 from functools import cache
 from typing import Any
 
 from tenferro.tracer.errors import TenferroError
+from tenferro.tracer.records import dataclass
 
 SHOW_STAGES = ("program", "exec", "schedule", "regions", "segments", "kernel", "llvm", "asm", "cuda")
 ENGINES = ("cpu", "reference")

@@ -7,7 +7,6 @@ the program serves only while they are the same.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,6 +16,7 @@ from tenferro.tracer.errors import TraceError
 from tenferro.tracer.lines import SourceLine, at, user_line
 from tenferro.tracer.ops import library
 from tenferro.tracer.program import DimScalar, Literal, Operand, Operation, Value
+from tenferro.tracer.records import dataclass
 from tenferro.tracer.trace import Trace, is_tenferro_array
 
 AnyArray: TypeAlias = np.ndarray[Any, Any]

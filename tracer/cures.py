@@ -9,12 +9,12 @@ import ast
 import builtins
 import cmath
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tenferro.tracer.asking import Question, text, value
+from tenferro.tracer.records import dataclass
 
 _BY_WHERE = "numpy.where({}, {}, {}) chooses by a traced condition"
 _LOOP = "keep the while loop outside and jit its body, or run a fixed number of steps with numpy.where"

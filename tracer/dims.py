@@ -11,9 +11,10 @@ together with a hint.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any, Literal, TypeAlias, Union
+
+from tenferro.tracer.records import dataclass
 
 LeafKind = Literal["extent", "int", "runtime"]
 Extent: TypeAlias = Union[int, "DimExpr"]

@@ -18,7 +18,6 @@ import io
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from operator import length_hint
 from types import (
@@ -42,6 +41,7 @@ from tenferro.tracer.errors import MutationError
 from tenferro.tracer.lines import SourceLine, at
 from tenferro.tracer.ownership import Ownership
 from tenferro.tracer.places import plain_function
+from tenferro.tracer.records import dataclass
 from tenferro.tracer.traced import TracedArray
 
 MAX_DEPTH = 5

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal as OneOf
 
 import numpy as np
@@ -18,6 +17,7 @@ from tenferro.tracer.exact import told_apart
 from tenferro.tracer.finish import Renaming, finish, late_inputs
 from tenferro.tracer.lines import SourceLine, at, is_users
 from tenferro.tracer.program import DimScalar, Operand, Value
+from tenferro.tracer.records import dataclass
 from tenferro.tracer.result import OutLeaf, TraceResult
 from tenferro.tracer.trace import CURRENT, Trace, check_dtype, is_tenferro_array
 from tenferro.tracer.traced import TracedArray, captured

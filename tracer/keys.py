@@ -6,7 +6,7 @@ A single bool is an index array over an axis of its own: ``x[True]`` has one ele
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from tenferro.tracer.dims import Extent
 from tenferro.tracer.errors import BoundsError, DtypeError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.program import ArrayType
+from tenferro.tracer.records import dataclass
 from tenferro.tracer.slicing import element_start, slice_box
 from tenferro.tracer.trace import Trace, is_tenferro_array
 from tenferro.tracer.traced import TracedArray, as_traced, from_known

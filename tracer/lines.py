@@ -6,8 +6,9 @@ import os
 import sys
 import time
 from bisect import bisect_right
-from dataclasses import dataclass
 from types import CodeType, FrameType
+
+from tenferro.tracer.records import dataclass
 
 LOADED_AT = time.time_ns()
 """A source file that has changed since is not the code that runs here."""

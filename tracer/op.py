@@ -8,12 +8,12 @@ default: Python itself refuses a row that forgets one. A rule that cannot exist 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
 from tenferro.tracer.program import ArrayType, Operand, Operation, Params
+from tenferro.tracer.records import dataclass
 
 if TYPE_CHECKING:
     from tenferro.tracer.derivation import Derivation

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import FunctionType, MethodType, ModuleType
 from typing import Any, Literal, TypeAlias
+
+from tenferro.tracer.records import dataclass
 
 Step: TypeAlias = tuple[Literal["attribute", "item", "call"], Any]
 

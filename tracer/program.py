@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal as OneOf, TypeAlias
 
@@ -17,6 +17,7 @@ import numpy as np
 
 from tenferro.tracer.dims import DimExpr, Extent, shape_text
 from tenferro.tracer.lines import SourceLine
+from tenferro.tracer.records import dataclass
 
 if TYPE_CHECKING:
     from tenferro.tracer.op import Op

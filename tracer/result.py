@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal as OneOf, TypeAlias
 
 import numpy as np
 
 from tenferro.tracer.dims import Extent
 from tenferro.tracer.program import SemanticProgram
+from tenferro.tracer.records import dataclass
 from tenferro.tracer.tree import TreeDef
 
 OutLeaf: TypeAlias = (

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from operator import index
 from typing import Any, Literal, TypeAlias
@@ -19,6 +18,7 @@ from tenferro.tracer import tree
 from tenferro.tracer.errors import DtypeError, RangeError, TraceError
 from tenferro.tracer.exact import static_key
 from tenferro.tracer.lines import at, user_line
+from tenferro.tracer.records import dataclass
 
 AnyArray: TypeAlias = np.ndarray[Any, Any]
 LeafSort = Literal["array", "int", "static"]

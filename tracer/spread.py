@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import product
 from math import prod
 from typing import Any, Literal as OneOf, TypeAlias
@@ -26,6 +25,7 @@ from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.op import Op
 from tenferro.tracer.ops import collectives, layout, pointwise
 from tenferro.tracer.program import ArrayType, DimScalar, Literal, Operand, Params, Value
+from tenferro.tracer.records import dataclass
 from tenferro.tracer.trace import Trace
 
 INT64 = np.dtype(np.int64)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import FunctionType
 from typing import Any
 
@@ -22,6 +22,7 @@ from tenferro.tracer.op import Collective
 from tenferro.tracer.ownership import Ownership, is_foreign
 from tenferro.tracer.places import Place
 from tenferro.tracer.program import ShapeGuard
+from tenferro.tracer.records import dataclass
 from tenferro.tracer.references import PlaceWriter
 from tenferro.tracer.result import OutLeaf, TraceResult
 from tenferro.tracer.signature import BoundCall

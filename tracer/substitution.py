@@ -20,7 +20,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from types import CellType, FunctionType, MappingProxyType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
 
@@ -31,6 +30,7 @@ from tenferro.tracer.code_names import names_of
 from tenferro.tracer.dim import pinned
 from tenferro.tracer.effects import Effects
 from tenferro.tracer.places import Held, Place, plain_function
+from tenferro.tracer.records import dataclass
 from tenferro.tracer.trace import CURRENT, Trace
 from tenferro.tracer.traced import TracedArray, captured
 from tenferro.tracer.wrap import of_numpy

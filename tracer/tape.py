@@ -7,11 +7,11 @@ in the tape's inputs, and can be replayed on tangents or transposed (``tenferro.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tenferro.tracer.lines import SourceLine
 from tenferro.tracer.program import ArrayType, Operand, Operation, Params, Value
+from tenferro.tracer.records import dataclass
 
 if TYPE_CHECKING:
     from tenferro.tracer.op import Op

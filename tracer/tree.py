@@ -9,12 +9,12 @@ from __future__ import annotations
 import dataclasses
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache, reduce as _reduce
 from typing import Any
 
 from tenferro.tracer.exact import told_apart
 from tenferro.tracer.lines import at, user_line
+from tenferro.tracer.records import dataclass
 
 Flatten = Callable[[Any], tuple[Iterable[Any], Hashable]]
 Unflatten = Callable[[Any, Sequence[Any]], Any]

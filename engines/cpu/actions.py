@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from tenferro.engines.cpu.native import Block
 from tenferro.lowering.exec_program import Instruction, Source
 from tenferro.tracer.lines import SourceLine
+from tenferro.tracer.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

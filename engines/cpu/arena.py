@@ -11,11 +11,13 @@ import heapq
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
+
+from tenferro.tracer.records import dataclass
 
 ALIGNMENT = 64
 """Bytes; what the pool gives is aligned so, too."""

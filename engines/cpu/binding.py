@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,7 @@ from tenferro.tracer.lines import SourceLine
 from tenferro.tracer.op import Extension
 from tenferro.tracer.ops import control
 from tenferro.tracer.program import ArrayType
+from tenferro.tracer.records import dataclass
 
 _MADE = 1 << 40
 """Beside a position: its array in a block that is not closed yet, where it is not known how it will be named."""

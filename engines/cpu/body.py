@@ -6,7 +6,7 @@ In: the nodes of a pass, pointers to the elements of every access, the position 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, assert_never
 
 import numpy as np
@@ -21,6 +21,7 @@ from tenferro.lowering.region import Apply, Gather, Iota, Load, Node, Reduce, Re
 from tenferro.tracer import scalar
 from tenferro.tracer.op import Check, Pointwise
 from tenferro.tracer.program import Literal
+from tenferro.tracer.records import dataclass
 
 INT64, BOOL = elements.INT64, elements.BOOL
 

@@ -7,7 +7,6 @@ In: vectors of the reduced node, row by row. Out: the reduction's values in the 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from tenferro.engines.cpu.vector_builder import Vec
 from tenferro.lowering.region import Reduce
 from tenferro.lowering.tree import in_tree_order
 from tenferro.tracer import scalar
+from tenferro.tracer.records import dataclass
 from tenferro.tracer.scalar.builder import Complex
 
 if TYPE_CHECKING:

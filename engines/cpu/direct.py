@@ -7,13 +7,13 @@ anything between that Python does.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tenferro.engines.cpu.binding import BoundPlan, Drop, Enter, ViewOf
 from tenferro.engines.cpu.native import Block
 from tenferro.engines.cpu.native_entry import OUTPUTS, OUTPUTS_AT
 from tenferro.engines.cpu.native_match import MAX_VALUES
 from tenferro.engines.engine import ArrayFrom, Shortcut, ViewFrom
+from tenferro.tracer.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

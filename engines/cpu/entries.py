@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
 
@@ -21,6 +20,7 @@ from tenferro.engines.cpu.native_entry import WORDS
 from tenferro.engines.engine import ArrayFrom, Shortcut
 from tenferro.tracer import switches
 from tenferro.tracer.errors import LoweringError
+from tenferro.tracer.records import dataclass
 
 Array = np.ndarray[Any, Any]
 Words = np.ndarray[Any, np.dtype[np.int64]]

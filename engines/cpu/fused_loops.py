@@ -8,7 +8,7 @@ what is walked along and stacked. With the empty lane shape it is a loop over sc
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal as OneOf
 
 from tenferro.engines.cpu import elements
@@ -19,6 +19,7 @@ from tenferro.tracer.dims import Extent
 from tenferro.tracer.op import Pointwise
 from tenferro.tracer.ops import layout
 from tenferro.tracer.program import DimScalar, Operand, Operation, SemanticProgram, Value
+from tenferro.tracer.records import dataclass
 
 Level = OneOf["one", "lane", "array"]
 """Rank 0; one value for each lane; an array that elements are picked from."""

@@ -12,12 +12,12 @@ register, does read past it (``reads_past``), which the caller allows for.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tenferro.engines.cpu import elements
 from tenferro.engines.cpu.code import Code
 from tenferro.engines.cpu.permute import Permutes
 from tenferro.engines.cpu.tiles import exchanged
+from tenferro.tracer.records import dataclass
 
 SHUFFLE = {"none": (2.5, 1.5), "avx2": (3.0, 1.5), "avx512": (1.0, 1.0)}
 """Instructions of a shuffle of two registers: an arbitrary one, and an exchange of halves, quarters, …"""

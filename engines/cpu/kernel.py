@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, assert_never
 
 from tenferro.engines import recording
@@ -24,6 +24,7 @@ from tenferro.engines.cpu.writer import KernelWriter, is_small
 from tenferro.lowering.region import Apply, Gather, Iota, Load, Reduce, Region, Store, Uniform, Valid
 from tenferro.tracer.op import Pointwise
 from tenferro.tracer.program import Literal
+from tenferro.tracer.records import dataclass
 
 if TYPE_CHECKING:
     from tenferro.engines.cpu.loop_kernel import LoopKernel

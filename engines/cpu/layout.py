@@ -12,11 +12,11 @@ in the space's order. Within a group neighbouring axes are merged where every ac
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from tenferro.lowering.region import Access, Gather, Iota, Load, Region, Valid, ViewStep, Window
 from tenferro.tracer.dims import Environment, evaluate, evaluate_shape
+from tenferro.tracer.records import dataclass
 
 StrideClass = Literal["uniform", "unit", "packed", "interleaved", "gapped", "masked", "windowed", "gathered", "tiled"]
 """Of an access along the row: one element for the whole row; neighbours in memory; anything else, which a block-wise

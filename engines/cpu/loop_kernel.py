@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ from tenferro.engines.cpu.toolchain import Library, Target
 from tenferro.engines.cpu.vector_builder import ModuleText
 from tenferro.engines.cpu.writer import INLINE_LIMIT
 from tenferro.tracer.dims import Leaf, evaluate
+from tenferro.tracer.records import dataclass
 
 Array = np.ndarray[Any, Any]
 SECONDS_PER_OPERATION = 0.6e-9

@@ -8,7 +8,6 @@ bodies (with seams, or loops of their own) are run turn by turn from Python.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +28,7 @@ from tenferro.engines.cpu.native_loop import (
     TURN,
     TURNS,
 )
+from tenferro.tracer.records import dataclass
 
 if TYPE_CHECKING:
     from tenferro.engines.cpu.binding import BoundPlan, Enter

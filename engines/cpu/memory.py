@@ -10,7 +10,6 @@ import math
 import os
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ import numpy as np
 from tenferro.engines.cpu import native
 from tenferro.tracer.errors import MemoryLimitError
 from tenferro.tracer.lines import SourceLine
+from tenferro.tracer.records import dataclass
 
 LISTED = 5
 MOST_LIVE = 4096

@@ -13,7 +13,7 @@ import platform
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +37,7 @@ from tenferro.engines.cpu.toolchain import Library, compile_made
 from tenferro.engines.sources import state_of
 from tenferro.tracer.config import config
 from tenferro.tracer.errors import DtypeError, LoweringError, ShapeError
+from tenferro.tracer.records import dataclass
 
 if TYPE_CHECKING:
     from tenferro.engines.cpu.traffic import Origin

@@ -14,9 +14,10 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, TypeVar
+
+from tenferro.tracer.records import dataclass
 
 F = TypeVar("F", bound=Callable[..., int])
 

@@ -12,7 +12,8 @@ import ctypes
 import mmap
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from tenferro.tracer.records import dataclass
 
 _RELOCATABLE, _X86_64 = 1, 62
 _SYMBOLS, _RELOCATIONS, _ZEROS, _RELOCATIONS_WITHOUT_ADDENDS = 2, 4, 8, 9

@@ -10,10 +10,11 @@ from __future__ import annotations
 import dataclasses
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tenferro.engines.cpu.arena import NEVER, Made, lay_out, most_alive
 from tenferro.lowering.plan import AdoptStep, CallStep, Plan, RegionStep
+from tenferro.tracer.records import dataclass
 
 GIVE_BACK_BYTES = 4 << 20
 """Dead memory that ends a block where more is to be made: an entry more, some 2 µs, against the peak."""

@@ -10,13 +10,13 @@ that only the last pass writes: softmax keeps ``exp(x − max)`` in the row that
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from tenferro.lowering.region import Apply, Gather, Load, Node, Reduce, Region, Store, arguments as arguments
 from tenferro.lowering.tree import chunk, in_tree_order
 from tenferro.tracer.op import Pointwise
+from tenferro.tracer.records import dataclass
 
 WORTH_KEEPING = 12
 """Native operations from which on a node is read back rather than computed again (a load from the first-level cache

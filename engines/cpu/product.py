@@ -17,7 +17,6 @@ contiguous, or ``lanes`` is 1.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,7 @@ from tenferro.engines.cpu.product_direct import DirectWriter
 from tenferro.engines.cpu.product_lines import LinesWriter
 from tenferro.engines.cpu.product_packed import PackedWriter
 from tenferro.engines.cpu.product_writer import mangled
+from tenferro.tracer.records import dataclass
 
 
 class ProductText(PackedWriter, LinesWriter, DirectWriter):

@@ -5,7 +5,6 @@ scheme of Goto and van de Geijn, "Anatomy of high-performance matrix multiplicat
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from tenferro.engines.cpu.code import Code
@@ -27,6 +26,7 @@ from tenferro.engines.cpu.product_writer import (
     most_columns,
     most_rows,
 )
+from tenferro.tracer.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,12 @@ Every function is ``void (ptr params, i64 begin, i64 end)`` over items, which ar
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from tenferro.engines.cpu.code import Code
+from tenferro.tracer.records import dataclass
 
 Number: TypeAlias = tuple[str, ...]
 """A number, or a vector of them: one value, or its real and its imaginary part."""

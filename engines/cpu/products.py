@@ -9,7 +9,6 @@ import itertools
 import math
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -23,6 +22,7 @@ from tenferro.engines.cpu.product import Entry
 from tenferro.engines.cpu.toolchain import Library, Target, compile_text
 from tenferro.engines.cpu.traffic import of_product
 from tenferro.lowering.exec_program import Instruction, Slot
+from tenferro.tracer.records import dataclass
 
 if TYPE_CHECKING:
     from tenferro.engines.cpu.binding import Binder

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from tenferro.engines.cpu.binding import Action, Call, ViewOf
 from tenferro.engines.cpu.native import Block
 from tenferro.engines.cpu.native_entry import RECORD_WORDS
 from tenferro.engines.recording import Launch, MemorySample
+from tenferro.tracer.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

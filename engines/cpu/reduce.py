@@ -7,7 +7,6 @@ result. The order of everything here is that of ``tenferro.lowering.tree``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from tenferro.engines.cpu.vector_builder import ModuleText, Vec
 from tenferro.lowering.region import Reduce
 from tenferro.lowering.tree import CHUNK_STEPS, has_identity, in_tree_order, lanes as tree_lanes
 from tenferro.tracer import scalar
+from tenferro.tracer.records import dataclass
 from tenferro.tracer.scalar.builder import Complex
 from tenferro.tracer.scalar.complex_arithmetic import multiply_into
 

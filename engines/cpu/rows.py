@@ -17,7 +17,6 @@ number, then two words for each outer-level node.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tenferro.engines.cpu import elements
 from tenferro.engines.cpu.body import Body, CodeBuilder, Position
@@ -30,6 +29,7 @@ from tenferro.engines.cpu.sweep import PassFunction
 from tenferro.engines.cpu.tiles import tile_entry, tile_rows
 from tenferro.engines.cpu.writer import KernelWriter
 from tenferro.lowering.region import Gather, Load, Reduce, Uniform
+from tenferro.tracer.records import dataclass
 
 MAX_ROW_CHUNKS = 64
 """Chunks of the longest row that the ``row`` schedule takes: their words lie on the stack."""

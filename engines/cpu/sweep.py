@@ -10,7 +10,6 @@ copies on the stack, so that body and tail are the same instructions.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,6 +25,7 @@ from tenferro.engines.cpu.reduce import Accumulator, store_word
 from tenferro.engines.cpu.vector_builder import Vec
 from tenferro.lowering.region import Apply, Gather, Load, Reduce, Uniform
 from tenferro.tracer.op import Pointwise
+from tenferro.tracer.records import dataclass
 
 if TYPE_CHECKING:
     from tenferro.engines.cpu.rows import RowKernel

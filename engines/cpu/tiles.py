@@ -8,13 +8,13 @@ operand stay translated; an operand that is read both ways is visited square by 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tenferro.engines.cpu.code import Code
 from tenferro.engines.cpu.params import BLOCK, LENGTH
 from tenferro.engines.cpu.permute import Permutes
 from tenferro.engines.cpu.vector_builder import ModuleText
+from tenferro.tracer.records import dataclass
 
 if TYPE_CHECKING:
     from tenferro.engines.cpu.rows import RowKernel

@@ -17,7 +17,6 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
 from typing import Any
@@ -29,6 +28,7 @@ from tenferro.engines.disk_cache import HOSTS, OBJECTS, DiskCache, configured, e
 from tenferro.engines.recording import Source
 from tenferro.tracer.config import config
 from tenferro.tracer.errors import LoweringError
+from tenferro.tracer.records import dataclass
 
 # What LLVM's code generator itself may call. No libm: a scalar function has one definition for every engine.
 ALLOWED_SYMBOLS = frozenset({"memcpy", "memset", "memmove", "memcmp", "bzero", "_GLOBAL_OFFSET_TABLE_"})

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ from tenferro.engines.cpu.rows import RowKernel
 from tenferro.lowering.plan import RegionStep, Step
 from tenferro.lowering.region import Gather, Load, Region
 from tenferro.tracer.lines import SourceLine
+from tenferro.tracer.records import dataclass
 
 if TYPE_CHECKING:
     from tenferro.engines.cpu.products import Sizes

@@ -9,13 +9,14 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from tenferro.engines.cpu.permute import Permutes, fits, permuted
 from tenferro.tracer.op import Op, Pointwise
+from tenferro.tracer.records import dataclass
 from tenferro.tracer.scalar.builder import BOOL, F16, F64, I64, Builder, CallSize, Complex, Dtype, Values
 
 # Tells block placement that a rare path is rare. The number keeps clear of the metadata of whoever writes the module.

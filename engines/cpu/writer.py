@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from tenferro.engines.cpu.vector_builder import ModuleText
 from tenferro.lowering.region import Apply, Gather, Load, Reduce, Region
 from tenferro.lowering.tree import in_tree_order, lanes as tree_lanes
 from tenferro.tracer.op import Pointwise
+from tenferro.tracer.records import dataclass
 
 INLINE_LIMIT = 160
 """Native operations up to which elementary functions are written in place rather than called."""

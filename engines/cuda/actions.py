@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, TypeAlias, assert_never
 
 import numpy as np
 
 from tenferro.engines.cpu.layout import Strided
 from tenferro.lowering.exec_program import Instruction, Source
+from tenferro.tracer.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

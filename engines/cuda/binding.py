@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import assert_never
 
 import numpy as np
@@ -35,6 +35,7 @@ from tenferro.tracer.errors import LoweringError
 from tenferro.tracer.lines import SourceLine, at
 from tenferro.tracer.op import Contraction, Extension, Pointwise
 from tenferro.tracer.program import ArrayType
+from tenferro.tracer.records import dataclass
 
 WORD = 8
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, assert_never
 
 import numpy as np
@@ -20,6 +20,7 @@ from tenferro.lowering.region import Apply, Gather, Iota, Load, Node, Reduce, Re
 from tenferro.tracer import scalar
 from tenferro.tracer.op import Check, Pointwise
 from tenferro.tracer.program import Literal
+from tenferro.tracer.records import dataclass
 from tenferro.tracer.scalar.builder import BOOL, I64
 
 

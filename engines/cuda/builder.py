@@ -11,11 +11,12 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from tenferro.engines.cuda.code import Code
+from tenferro.tracer.records import dataclass
 from tenferro.tracer.scalar.builder import BOOL, F16, F32, F64, Builder, CallSize, Dtype, Values
 
 

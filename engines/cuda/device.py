@@ -10,13 +10,13 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from tenferro.engines.cuda.prelude import KernelText, module_text
 from tenferro.engines.disk_cache import DiskCache, entry_key
+from tenferro.tracer.records import dataclass
 
 Array = np.ndarray[Any, Any]
 ALIGNMENT = 256

@@ -14,7 +14,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any, assert_never
 
@@ -50,6 +50,7 @@ from tenferro.lowering.plan import Plan
 from tenferro.tracer.errors import LoweringError, MemoryLimitError
 from tenferro.tracer.op import Extension
 from tenferro.tracer.program import ArrayType, DimScalar, Literal
+from tenferro.tracer.records import dataclass
 
 Array = np.ndarray[Any, Any]
 BOUND_PLANS = 256

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tenferro.engines.cuda.actions import Action, Call, Launch, Product, bases
 from tenferro.engines.cuda.device import Device, DeviceError, Graph, Stream
+from tenferro.tracer.records import dataclass
 
 WORTH_IT = 3
 """Launches from which on a replay takes less time than they do one by one."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from tenferro.engines import recording
@@ -13,6 +12,7 @@ from tenferro.engines.cuda.device import Device
 from tenferro.engines.cuda.launch import Device as Shape, KernelKey
 from tenferro.engines.cuda.prelude import KernelText
 from tenferro.lowering.region import Region
+from tenferro.tracer.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

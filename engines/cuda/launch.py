@@ -17,7 +17,7 @@ None of the choices made here changes bits: every schedule follows the one reduc
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tenferro.engines.cpu import layout as lay
 from tenferro.engines.cpu.kernel import likeness
@@ -32,6 +32,7 @@ from tenferro.engines.cuda.teams import MAX_TEAMS, SHARED_WORD, team_size
 from tenferro.lowering.region import Gather, Load, Reduce, Region
 from tenferro.lowering.tree import has_identity
 from tenferro.tracer.dims import Environment
+from tenferro.tracer.records import dataclass
 
 VECTOR_BYTES = 16
 MAX_VECTOR = 8

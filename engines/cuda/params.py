@@ -7,7 +7,6 @@ are int64. Pointers are device addresses, which the caller adds at ``("p", acces
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from tenferro.engines.cpu.layout import Layout, Strided, Variant
@@ -22,6 +21,7 @@ from tenferro.engines.cpu.params import (
 )
 from tenferro.lowering.region import Region
 from tenferro.tracer.dims import Environment
+from tenferro.tracer.records import dataclass
 
 Schedule: TypeAlias = Literal["all", "thread", "warp", "block", "column", "split", "split column"]
 """Who computes what. *all*: a region without reductions, a thread per element or vector. *thread*: a thread per row.

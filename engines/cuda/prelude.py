@@ -6,7 +6,8 @@ In: kernel texts. Out: one CUDA C text without includes, for NVRTC with ``OPTION
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from tenferro.tracer.records import dataclass
 
 OPTIONS = ("--std=c++17", "-fmad=false", "-prec-div=true", "-prec-sqrt=true", "-ftz=false")
 """Without these bits would differ: a contracted product and sum rounds once, and a flushed subnormal is zero."""

@@ -7,7 +7,7 @@ the team gets), and from all chunks' words the result. The order is that of ``te
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tenferro.engines.cpu.elements import component
 from tenferro.engines.cpu.reduce import identity_of, words
@@ -19,6 +19,7 @@ from tenferro.engines.cuda.teams import Team
 from tenferro.lowering.region import Reduce
 from tenferro.lowering.tree import CHUNK_STEPS, in_tree_order
 from tenferro.tracer import scalar
+from tenferro.tracer.records import dataclass
 from tenferro.tracer.scalar.builder import F16, F32, F64, I64, Complex, Dtype
 from tenferro.tracer.scalar.complex_arithmetic import multiply_into
 

@@ -13,7 +13,7 @@ needs them; only thread 0 of a team writes them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from tenferro.engines.cpu.elements import component
@@ -29,6 +29,7 @@ from tenferro.engines.cuda.teams import Team, team_size
 from tenferro.lowering.region import Apply, Load, Reduce, Region, Uniform
 from tenferro.lowering.tree import CHUNK_STEPS
 from tenferro.tracer.op import Pointwise
+from tenferro.tracer.records import dataclass
 from tenferro.tracer.scalar.builder import Complex
 
 STORE_CHUNK = 4096

@@ -11,12 +11,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from tenferro.engines.cuda.device import DeviceError, Event, Stream
 from tenferro.engines.errors import EngineFailure
 from tenferro.engines.events import DomainRun, Launch, Token, Work, WorkerDriver, WorkerRun
+from tenferro.tracer.records import dataclass
 
 Check = Callable[[], None]
 """Looks at what kernels have found, when they are done; raises or warns. It may be called again after an interrupt."""

@@ -8,7 +8,6 @@ shuffles, or one lane per warp (*column*) and use shared memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from tenferro.engines.cpu.phases import chunk_length
 from tenferro.engines.cuda.body import Body
@@ -16,6 +15,7 @@ from tenferro.engines.cuda.builder import Val, c_type
 from tenferro.engines.cuda.params import ITEMS, ROWS, Schedule
 from tenferro.lowering.region import Reduce, Region
 from tenferro.lowering.tree import CHUNK_STEPS
+from tenferro.tracer.records import dataclass
 
 SHARED_WORD = 8
 MAX_TEAMS = 32

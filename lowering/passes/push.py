@@ -7,14 +7,13 @@ repeats work, goes only to chains of a few operations on inputs. Reshapes go whe
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tenferro.lowering.affine import ones_moved
 from tenferro.lowering.passes.rewrite import Rewriter, pinned, users
 from tenferro.tracer.lines import SourceLine
 from tenferro.tracer.op import Op, Pointwise, View
 from tenferro.tracer.ops import layout
 from tenferro.tracer.program import Operand, Operation, Params, SemanticProgram, Value
+from tenferro.tracer.records import dataclass
 
 CHEAP = 8
 """Native operations of a chain that may be computed once for each of several views of it."""

@@ -14,12 +14,13 @@ import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Generic, TypeVar
 
 from tenferro.engines.errors import CapacityError, RecursionRefusedError
 from tenferro.runtime.identity import check_number
 from tenferro.tracer.errors import LoweringError
+from tenferro.tracer.records import dataclass
 
 V = TypeVar("V")
 TRANSIENT: tuple[type[BaseException], ...] = (CapacityError, RecursionRefusedError)

@@ -7,8 +7,9 @@ a neighbouring column: straight down to the box right below, else from side to s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from html import escape
+
+from tenferro.tracer.records import dataclass
 
 WIDTH, HEIGHT, HEAD = 220, 46, 36
 GUTTER, SPACE, MARGIN = 60, 22, 36

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextvars
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any, assert_never
 
@@ -33,6 +33,7 @@ from tenferro.runtime.schedule import BarrierNode, CollectiveNode, Node, Operati
 from tenferro.runtime.transfers import arrived, known_bytes
 from tenferro.tracer.dims import Leaf
 from tenferro.tracer.program import DimScalar, Literal
+from tenferro.tracer.records import dataclass
 
 Array = np.ndarray[Any, Any]
 

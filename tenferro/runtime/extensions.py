@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any
 
@@ -24,6 +24,7 @@ from tenferro.tracer.exact import static_key
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.op import Absent, BatchRule, Constant, Extension, JvpRule, Op, TransposeRule
 from tenferro.tracer.program import ArrayType, Params
+from tenferro.tracer.records import dataclass
 from tenferro.tracer.trace import current_trace
 from tenferro.tracer.traced import fresh, operand
 

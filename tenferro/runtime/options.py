@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from tenferro.engines.errors import ConfigurationError
 from tenferro.runtime.identity import check_number
+from tenferro.tracer.records import dataclass
 
 MAX_PLACEMENTS = 4096
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -18,6 +17,7 @@ from tenferro.runtime.schedule import Schedule, reads
 from tenferro.runtime.transfers import Transfer
 from tenferro.tracer.errors import DtypeError, ShapeError
 from tenferro.tracer.program import Literal, Operand, SemanticProgram, Value, same_meaning
+from tenferro.tracer.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

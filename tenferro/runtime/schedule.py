@@ -9,7 +9,7 @@ completion of its own in one domain, the engine's.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import TypeAlias, assert_never
 
@@ -22,6 +22,7 @@ from tenferro.runtime.transfers import Endpoint, Routes, Transfer, TransferProvi
 from tenferro.tracer.dims import Leaf, mul, product
 from tenferro.tracer.lines import SourceLine, at
 from tenferro.tracer.program import ArrayType
+from tenferro.tracer.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 
 from tenferro.engines.engine import Engine
@@ -12,6 +12,7 @@ from tenferro.runtime.extensions import ExtensionModule, Families
 from tenferro.runtime.identity import checked_name
 from tenferro.runtime.options import Policy
 from tenferro.runtime.transfers import Download, Endpoint, Routes, SharedMemory, ThroughHost, TransferProvider, Upload
+from tenferro.tracer.records import dataclass
 
 _SHARED, _UPLOAD, _DOWNLOAD, _THROUGH = SharedMemory(), Upload(), Download(), ThroughHost()
 

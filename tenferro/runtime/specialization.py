@@ -12,7 +12,6 @@ call is bounded by the length of the longest chain (``longest_chain``).
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
@@ -20,6 +19,7 @@ import numpy as np
 from tenferro.engines.errors import ConfigurationError, ProviderContractError
 from tenferro.runtime.cache import Limits, PreparedCache
 from tenferro.runtime.identity import check_number
+from tenferro.tracer.records import dataclass
 
 T = TypeVar("T")
 MOST_ALIGNED = 12

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from tenferro.engines.errors import ArrivalError
 from tenferro.runtime.identity import checked_name
 from tenferro.tracer.dims import Environment, Extent, evaluate, leaves
 from tenferro.tracer.lines import SourceLine
+from tenferro.tracer.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

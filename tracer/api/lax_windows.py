@@ -8,7 +8,6 @@ array has, which the row's check finds: see ``tenferro.tracer.ops.layout.OUTSIDE
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import reduce
 
 from tenferro.tracer import build
@@ -17,6 +16,7 @@ from tenferro.tracer.dims import Extent, product, sub
 from tenferro.tracer.ops import layout, pointwise as p
 from tenferro.tracer.ops.layout import AXES, FARTHEST, OUTSIDE
 from tenferro.tracer.program import Literal, Operand
+from tenferro.tracer.records import dataclass
 from tenferro.tracer.trace import Trace
 
 Starts = Mapping[int, Operand]

@@ -6,7 +6,6 @@ that runs back and forth. The answer to which of the two it is becomes a guard.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from tenferro.tracer.errors import ShapeError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.ops import layout, pointwise as p, rounding
 from tenferro.tracer.program import Operand
+from tenferro.tracer.records import dataclass
 from tenferro.tracer.trace import Trace
 from tenferro.tracer.traced import operand
 

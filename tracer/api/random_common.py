@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from tenferro.tracer.errors import DtypeError, ShapeError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.ops import layout, pointwise as p, random, rounding
 from tenferro.tracer.program import Literal, Operand
+from tenferro.tracer.records import dataclass
 from tenferro.tracer.trace import Trace, running_trace
 from tenferro.tracer.traced import TracedArray, as_traced, operand
 

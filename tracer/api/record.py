@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+from tenferro.tracer.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ Accumulation dtypes are NumPy's; float16 stays float16, accumulated in float32.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.op import Op
 from tenferro.tracer.ops import library, pointwise as p, reductions
 from tenferro.tracer.program import DimScalar, Operand
+from tenferro.tracer.records import dataclass
 from tenferro.tracer.trace import Trace, running_trace
 from tenferro.tracer.traced import TracedArray, as_traced, operand
 

@@ -7,10 +7,11 @@ function. No operation here may be given an argument for which machines differ: 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
+
+from tenferro.tracer.records import dataclass
 
 Dtype: TypeAlias = np.dtype[Any]
 Value: TypeAlias = Any  # has a ``dtype``; what it holds is the builder's own

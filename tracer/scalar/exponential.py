@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from tenferro.tracer.records import dataclass
 from tenferro.tracer.scalar.builder import F32, I32, I64, U32, U64, Builder, Dtype, Value
 
 

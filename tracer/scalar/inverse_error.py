@@ -8,10 +8,10 @@ are of the fits alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from tenferro.tracer.records import dataclass
 from tenferro.tracer.scalar.builder import F32, F64, Builder, Value
 from tenferro.tracer.scalar.exponential import horner, log
 

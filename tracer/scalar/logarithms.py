@@ -5,10 +5,9 @@ All stand on the series of ``exponential.log``, taken as f and what is added to 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from tenferro.tracer.records import dataclass
 from tenferro.tracer.scalar.arithmetic import is_nan
 from tenferro.tracer.scalar.builder import F32, F64, Builder, Value
 from tenferro.tracer.scalar.exponential import (

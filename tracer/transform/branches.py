@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tenferro.tracer.bodies import Body, Closing, inline
 from tenferro.tracer.derivation import Derivation
@@ -11,6 +10,7 @@ from tenferro.tracer.dims import Extent
 from tenferro.tracer.op import Indexed, Pointwise, Tangents, View
 from tenferro.tracer.ops import control
 from tenferro.tracer.program import ArrayType, Operand, Operation, Value
+from tenferro.tracer.records import dataclass
 from tenferro.tracer.tape import Tangent
 from tenferro.tracer.trace import Trace
 from tenferro.tracer.transform.batch import Lanes

@@ -9,7 +9,6 @@ sublinear memory cost"; policies as in JAX).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from tenferro.tracer.bodies import Body, Closing, inline
@@ -19,6 +18,7 @@ from tenferro.tracer.errors import ShapeError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.op import Tangents
 from tenferro.tracer.program import ArrayType, Operand, Operation, Value
+from tenferro.tracer.records import dataclass
 from tenferro.tracer.tape import Tangent
 from tenferro.tracer.trace import Trace
 from tenferro.tracer.transform import marks

@@ -7,7 +7,6 @@ there, arrays and sizes, becomes values that the function holds (its *residuals*
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from tenferro.tracer.bodies import Body, Closing, inline
@@ -16,6 +15,7 @@ from tenferro.tracer.dims import DimExpr, Extent, Leaf as Symbol, substitute
 from tenferro.tracer.errors import DerivativeError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.program import ArrayType, DimScalar, Literal, Operand, Value
+from tenferro.tracer.records import dataclass
 from tenferro.tracer.tape import Tangent
 from tenferro.tracer.trace import Trace
 from tenferro.tracer.transform.gradients import Linear

@@ -7,13 +7,13 @@ so Python code sees what it would see without, and every transformation meets on
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from tenferro.tracer.derivation import Derivation
 from tenferro.tracer.dims import Extent
 from tenferro.tracer.op import Op, Tangents
 from tenferro.tracer.program import ArrayType, Operand, Operation
+from tenferro.tracer.records import dataclass
 from tenferro.tracer.tape import Tangent
 from tenferro.tracer.trace import Trace
 from tenferro.tracer.transform import marks

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from tenferro.tracer.derivation import Derivation
 from tenferro.tracer.errors import DerivativeError, ShapeError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.program import Operand, Value
+from tenferro.tracer.records import dataclass
 from tenferro.tracer.tape import Tangent, Tape
 from tenferro.tracer.trace import KINDS, Trace
 from tenferro.tracer.traced import TracedArray

@@ -8,7 +8,6 @@ the turns backwards.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from tenferro.tracer.bodies import Body, Closing, inline
 from tenferro.tracer.derivation import Derivation
@@ -16,6 +15,7 @@ from tenferro.tracer.dims import Extent
 from tenferro.tracer.op import Tangents
 from tenferro.tracer.ops import control
 from tenferro.tracer.program import ArrayType, Operand, Operation, Value
+from tenferro.tracer.records import dataclass
 from tenferro.tracer.tape import Tangent, Tape
 from tenferro.tracer.trace import Trace
 from tenferro.tracer.transform.batch import Lanes
