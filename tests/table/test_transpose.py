@@ -49,12 +49,13 @@ LINEAR: dict[str, tuple[Flags, ...]] = {
     "scatter": ((True, False, True), (True, False, False), (False, False, True)),
     "mask_update": ((True, False, True), (True, False, False), (False, False, True)),
     "recurrence": (SECOND,),
+    "numpy_call": (FIRST, SECOND),
     **dict.fromkeys(("all_reduce", "all_gather", "reduce_scatter", "broadcast", "permute"), ()),
 }
 """For each row with a transpose the operands in which it is linear together; of rows of many operands alike (), for any
 of them."""
 MODES = ("set", "add", "subtract")
-"""Scatters that are linear."""
+"""Scatters that are linear. Of functions called by name it is the convolution."""
 
 
 def linear_in(name: str, sample: Sample) -> list[Flags]:
@@ -78,6 +79,7 @@ def linear_samples(name: str) -> list[Sample]:
         for s in SAMPLES[name].samples
         if any(x.dtype.kind in "fc" for x in reference(name, s))
         and s.params.get("mode") in (None, *MODES)
+        and s.params.get("function") in (None, "convolve")
         and s.params.get("reduction") in (None, "sum")
     ]
 
