@@ -9,7 +9,7 @@ import argparse
 import difflib
 import inspect
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import assert_never
 
@@ -20,8 +20,11 @@ from tenferro.tracer.api.record import API
 from tenferro.tracer.api.restrictions import PER_SIZE, REFUSED
 from tenferro.tracer.errors import TenferroError
 from tenferro.tracer.op import (
+    Absent,
     Collective,
+    Constant,
     Contraction,
+    Control,
     Extension,
     Indexed,
     Library,
@@ -109,10 +112,18 @@ def dtypes_text(op: Op) -> tuple[str, str]:
     return accepted, "; ".join(f"{', '.join(kinds)}: {result}" for result, kinds in results.items())
 
 
-def parameters(function: Callable[..., object]) -> str:
-    names = [
-        p.name for p in inspect.signature(function).parameters.values() if p.kind is inspect.Parameter.KEYWORD_ONLY
-    ]  # fmt: skip
+CONTROL = {
+    "scan": ("body", "carry", "walked", "length", "reverse", "shapes"),
+    "while": ("condition", "body", "carry", "shapes"),
+    "cond": ("branches", "shapes"),
+}
+"""Parameters of rows whose references take any."""
+
+
+def parameters(op: Op) -> str:
+    names: Sequence[str] = CONTROL.get(op.name) or [
+        p.name for p in inspect.signature(op.reference).parameters.values() if p.kind is inspect.Parameter.KEYWORD_ONLY
+    ]
     return ", ".join(f"`{n}`" for n in names)
 
 
@@ -132,6 +143,8 @@ def lowered_to(op: Op) -> str:
             return "matrix product"
         case Library(runtime_extents=extents):
             return "seam; the result's size is known when it has run" if extents else "seam"
+        case Control():
+            return "its bodies, in turn or one of them"
         case Collective():
             return "a node of its own, where engines meet"
         case Extension():
@@ -160,7 +173,31 @@ def reduction_table(ops: Sequence[Op]) -> list[str]:
 
 def other_table(ops: Sequence[Op]) -> list[str]:
     lines = ["| op | lowered to | parameters |", "| --- | --- | --- |"]
-    return lines + [f"| `{op.name}` | {lowered_to(op)} | {parameters(op.reference)} |" for op in ops]
+    return lines + [f"| `{op.name}` | {lowered_to(op)} | {parameters(op)} |" for op in ops]
+
+
+DERIVATIVES = """\
+What transformations make of each row. *rule*: other rows, written in the table. *0*: the derivative is 0 wherever there
+is one. *none*: there is none; the number names the reason below. A transpose belongs to rows that are linear in some of
+their operands; derivatives of all others are made of such rows."""
+
+
+def rule_text(rule: object, reasons: dict[str, int]) -> str:
+    """``rule``, ``0 ¹`` or ``none ²``, with the number of the reason."""
+    if not isinstance(rule, Absent | Constant):
+        return "rule"
+    number = reasons.setdefault(rule.reason, len(reasons) + 1)
+    return f"{'0' if isinstance(rule, Constant) else 'none'} ({number})"
+
+
+def derivative_table(ops: Sequence[Op]) -> list[str]:
+    reasons: dict[str, int] = {}
+    lines = ["| op | jvp | transpose | batch |", "| --- | --- | --- | --- |"]
+    for op in ops:
+        jvp, transpose, batch = (rule_text(rule, reasons) for rule in (op.jvp, op.transpose, op.batch))
+        lines.append(f"| `{op.name}` | {jvp} | {transpose} | {batch} |")
+    lines.append("")
+    return lines + [f"{number}. {reason}" for reason, number in reasons.items()]
 
 
 def page() -> str:
@@ -174,6 +211,7 @@ def page() -> str:
         ["## Pointwise", "", *pointwise_table(pointwise)],
         ["## Reductions", "", *reduction_table(reductions)],
         ["## Layout and library", "", *other_table(others)],
+        ["## Derivatives and batches", "", DERIVATIVES, "", *derivative_table(list(OPS.values()))],
         ["## NumPy functions that trace", "", STAR, "", functions],
         ["## What they refuse", "", *refused_table()],
     ]
