@@ -32,6 +32,12 @@ if _TYPE_CHECKING:
     from tenferro import lax as lax, numpy as numpy, random as random, runtime as runtime
     from tenferro.batching import vmap as vmap
     from tenferro.budget import BudgetError as BudgetError, assert_budget as assert_budget
+    from tenferro.checkpointing import (
+        checkpoint as checkpoint,
+        checkpoint_name as checkpoint_name,
+        checkpoint_policies as checkpoint_policies,
+        remat as remat,
+    )
     from tenferro.collectives import (
         all_gather as all_gather,
         axis_index as axis_index,
@@ -44,11 +50,27 @@ if _TYPE_CHECKING:
         psum as psum,
         psum_scatter as psum_scatter,
     )
+    from tenferro.disabling import disable_jit as disable_jit
+    from tenferro.forward_rules import custom_jvp as custom_jvp
     from tenferro.gpus import cuda_engine as cuda_engine
+    from tenferro.gradients import grad as grad, stop_gradient as stop_gradient, value_and_grad as value_and_grad
+    from tenferro.jacobians import hessian as hessian, jacfwd as jacfwd, jacobian as jacobian, jacrev as jacrev
+    from tenferro.linearization import (
+        jvp as jvp,
+        linear_transpose as linear_transpose,
+        linearize as linearize,
+        vjp as vjp,
+    )
     from tenferro.mesh import Mesh as Mesh, P as P, PartitionSpec as PartitionSpec
     from tenferro.mpi import mpi_mesh as mpi_mesh
     from tenferro.profiling import profile as profile
+    from tenferro.reverse_rules import custom_vjp as custom_vjp
     from tenferro.runtime import default_runtime as default_runtime, list_engines as list_engines
+    from tenferro.shapes import (
+        ShapeDtypeStruct as ShapeDtypeStruct,
+        eval_shape as eval_shape,
+        make_program as make_program,
+    )
     from tenferro.sharding import shard_map as shard_map
     from tenferro.tracer.config import ConfigError as ConfigError
 
@@ -67,14 +89,24 @@ _evaluation.use(_eager)
 _COLLECTIVES = (
     "all_gather", "axis_index", "axis_size", "pbroadcast", "pmax", "pmean", "pmin", "ppermute", "psum", "psum_scatter",
 )  # fmt: skip
+_DERIVATIVES = {
+    "gradients": ("grad", "stop_gradient", "value_and_grad"),
+    "linearization": ("jvp", "linear_transpose", "linearize", "vjp"),
+    "jacobians": ("hessian", "jacfwd", "jacobian", "jacrev"),
+    "forward_rules": ("custom_jvp",),
+    "reverse_rules": ("custom_vjp",),
+    "checkpointing": ("checkpoint", "checkpoint_name", "checkpoint_policies", "remat"),
+    "shapes": ("ShapeDtypeStruct", "eval_shape", "make_program"),
+}
 _LATER = {
     "ConfigError": "tracer.config", "default_runtime": "runtime", "list_engines": "runtime",
     "Mesh": "mesh", "PartitionSpec": "mesh", "P": "mesh", "shard_map": "sharding", "mpi_mesh": "mpi",
-    "vmap": "batching", "cuda_engine": "gpus", "profile": "profiling", "BudgetError": "budget", "assert_budget": "budget",
-    **dict.fromkeys(_COLLECTIVES, "collectives"),
+    "vmap": "batching", "cuda_engine": "gpus", "profile": "profiling", "BudgetError": "budget",
+    "assert_budget": "budget", "disable_jit": "disabling", **dict.fromkeys(_COLLECTIVES, "collectives"),
+    **{name: module for module, names in _DERIVATIVES.items() for name in names},
 }  # fmt: skip
 """Name → the module that has it."""
-_MODULES = ("lax", "numpy", "random", "runtime")
+_MODULES = ("lax", "numpy", "random", "runtime", "test_util", "tree_util")
 """Modules that are loaded when they are first asked for."""
 
 _PUBLIC = sorted([

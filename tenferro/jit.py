@@ -16,6 +16,7 @@ import numpy as np
 
 from tenferro import call_key
 from tenferro.array import Array
+from tenferro.disabling import is_disabled, plainly
 from tenferro.engines.cpu.native_types import Callable as NativeCallable
 from tenferro.naming import engine_name, engine_names
 from tenferro.tracer.errors import LoweringError
@@ -110,6 +111,8 @@ class JitFunction(NativeCallable):
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         if current_trace() is not None:
             return _inlined(self)(*args, **kwargs)
+        if is_paused() and is_disabled(self):
+            return plainly(self, args, kwargs)
         if kwargs or not self._plain:
             return self._call(args, kwargs)
         key: list[Any] = []
@@ -279,6 +282,9 @@ class JitFunction(NativeCallable):
 
     # -- an object like a function -----------------------------------------------------------------------------------
 
+    def _unwrapped(self) -> tuple[Callable[..., Any], Around | None]:
+        return self.__wrapped__, self._around
+
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else BoundMethod(self, instance)
 
@@ -303,6 +309,8 @@ class BoundMethod:
             return _inlined(self.__func__)(self.__self__, *args, **kwargs)
         if self.__func__._binder.is_method:
             return self.__func__(self.__self__, *args, **kwargs)
+        if is_paused() and is_disabled(self.__func__):
+            return plainly(self.__func__, (self.__self__, *args), kwargs)
         return self.__func__._call((self.__self__, *args), kwargs, method=True)
 
     def trace(self, /, *args: Any, **kwargs: Any) -> SemanticProgram:

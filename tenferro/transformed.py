@@ -48,6 +48,9 @@ class Transformed:
 
         return once.call(self._around(self.__wrapped__), args, kwargs, self.__name__)
 
+    def _unwrapped(self) -> tuple[Function, Around | None]:
+        return self.__wrapped__, self._around
+
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
 
@@ -67,11 +70,6 @@ def _composed(around: Around, outer: Around) -> Around:
 
 def unwrapped(function: Function) -> tuple[Function, Around | None]:
     """The user's own function inside transformed and jitted ones, and what they make of it: a jitted function inside a
-    transformation is part of its trace."""
-    from tenferro.jit import BoundMethod, JitFunction
-
-    if isinstance(function, Transformed | JitFunction):
-        return function.__wrapped__, function._around
-    if isinstance(function, BoundMethod) and function.__func__._around is None:
-        return function.__func__.__wrapped__.__get__(function.__self__), None
-    return function, None
+    transformation is part of its trace. Their classes say so themselves (``_unwrapped``)."""
+    found = getattr(type(function), "_unwrapped", None)
+    return (function, None) if found is None else found(function)

@@ -1,5 +1,16 @@
 """Pytrees, under the names that JAX's users know: ``tn.tree.map``, ``flatten``, ``unflatten``, ``leaves`` and so on."""
 
+from tenferro.key_paths import (
+    DictKey as DictKey,
+    FlattenedIndexKey as FlattenedIndexKey,
+    GetAttrKey as GetAttrKey,
+    SequenceKey as SequenceKey,
+    flatten_with_path as flatten_with_path,
+    keystr as keystr,
+    leaves_with_path as leaves_with_path,
+    map_with_path as map_with_path,
+    transpose as transpose,
+)
 from tenferro.tracer.tree import (
     TreeDef as TreeDef,
     all as all,
