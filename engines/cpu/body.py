@@ -61,13 +61,15 @@ class Position:
     """Where the vector stands. ``scalars[j]`` is the index of outer loop j; ``row`` gives row loop j's index per lane;
     ``active`` the mask of lanes below the end (None: all); ``number`` the logical index of lane 0 in the region.
 
-    ``first`` is for accesses that are neighbours along the row."""
+    ``first`` is for accesses that are neighbours along the row. ``column``: where lanes run along the last outer loop
+    instead, its index of lane 0; then ``row`` gives one index for all lanes."""
 
     scalars: Sequence[str]
     row: Callable[[int], str]
     active: str | None
     number: str
     first: str = "0"  # row index of lane 0, for a row of one loop
+    column: str | None = None
 
 
 @dataclass
@@ -177,9 +179,15 @@ class Body:
     def coordinate(self, axis: int, at: Position) -> tuple[str, bool]:
         """The index along a space axis, and whether it is a scalar."""
         loop = self.axis_loops[axis]
+        if at.column is not None and loop == self.outer_rank - 1:
+            kind, start = (
+                elements.vector(self.lanes, "i64"),
+                elements.splat_text(self.code, at.column, self.lanes, "i64"),
+            )
+            return self.code.emit(f"add {kind} {start}, {elements.lane_numbers(self.lanes)}"), False
         if loop < self.outer_rank:
             return at.scalars[loop], True
-        return at.row(loop - self.outer_rank), False
+        return at.row(loop - self.outer_rank), at.column is not None
 
     def _affine(self, axis: int, offset: str, step: str, at: Position) -> str:
         """``offset + step * index`` per lane."""

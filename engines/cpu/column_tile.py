@@ -13,6 +13,7 @@ from tenferro.engines.cpu.body import Body, CodeBuilder
 from tenferro.engines.cpu.code import Code
 from tenferro.engines.cpu.params import BLOCKS, LENGTH, TILE
 from tenferro.engines.cpu.tiles import transpose_function
+from tenferro.lowering.region import Iota
 
 if TYPE_CHECKING:
     from tenferro.engines.cpu.columns import ColumnKernel
@@ -27,6 +28,7 @@ class TileEntry(ABC):
         self.code = Code()
         self.builder = CodeBuilder(kernel.module, kernel.lanes, kernel.outline, self.code)
         self.body = Body(kernel.region, kernel.variant, kernel.params, self.code, self.builder, "%P", kernel.axis_loops)
+        self.counts = any(isinstance(n, Iota) for n in self.region.nodes)
         self.pointers: list[str] = []
         self.scratch: dict[int, str] = {}
         self.width = ""
@@ -103,6 +105,10 @@ class TileEntry(ABC):
                 f"call void {name}(ptr {scratch}, i64 {self.kernel.widest_tile * size}, ptr {self.pointers[a]}, "
                 f"i64 {stride}, i64 {step}, i64 {rows}, i64 {self.width})"
             )
+
+    def column_index(self, v: str) -> str | None:
+        """The index of column v of the tile along the last outer loop, where some node asks for it."""
+        return self.code.add(self.scalars[-1], v) if self.counts else None
 
     def copy(self, target: str, source: str, count: str) -> None:
         self.kernel.module.declare("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")

@@ -26,7 +26,7 @@ from tenferro.engines.cpu.phases import arguments, chunk_length
 from tenferro.engines.cpu.short_columns import ShortTile, short_tile
 from tenferro.engines.cpu.vector_builder import Vec
 from tenferro.engines.cpu.writer import KernelWriter
-from tenferro.lowering.region import Apply, Load, Reduce, Region, Uniform
+from tenferro.lowering.region import Apply, Iota, Load, Reduce, Region, Uniform
 from tenferro.lowering.tree import in_tree_order, lanes as tree_lanes
 from tenferro.tracer.records import dataclass
 from tenferro.tracer.scalar.builder import Complex
@@ -54,8 +54,10 @@ def across(region: Region, layout: Layout, least: int = MIN_COLUMNS) -> Layout |
     least so many columns."""
     if not region.row_axes or not layout.outer or layout.outer[-1].size < least or layout.row_length < 2:
         return None
-    if not all(isinstance(n, Load | Uniform | Apply | Reduce) for n in region.nodes):
+    if not all(isinstance(n, Load | Iota | Uniform | Apply | Reduce) for n in region.nodes):
         return None
+    if len(layout.row) > 1 and any(isinstance(n, Iota) and n.axis in region.row_axes for n in region.nodes):
+        return None  # rows are numbered as a whole
     if any(isinstance(n, Load) and n.windows for n in region.nodes):
         return None
     return replace(layout, accesses=tuple(replace(a, kind=_kind_across(a)) for a in layout.accesses))
@@ -275,7 +277,7 @@ class TileFunction(TileEntry):
         """Row-level nodes at row r; outer-level arguments come from their rows on the stack."""
         values: dict[int, Value] = {}
         active = elements.lanes_below(self.code, left, self.kernel.lanes) if self.kernel.masked else None
-        at = Position(self.scalars, lambda j: r, active, r)
+        at = Position(self.scalars, lambda j: r, active, r, column=self.column_index(v))
         wanted = sorted({*nodes, *(a for k in nodes for a in arguments(self.region.nodes[k]))})
         for k in wanted:
             node = self.region.nodes[k]

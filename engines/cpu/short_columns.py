@@ -26,7 +26,7 @@ from tenferro.engines.cpu.layout import Bound, Layout, StrideClass
 from tenferro.engines.cpu.phases import arguments, cost
 from tenferro.engines.cpu.reduce import beats, combine
 from tenferro.engines.cpu.vector_builder import Vec
-from tenferro.lowering.region import Apply, Load, Reduce, Region, Uniform
+from tenferro.lowering.region import Apply, Iota, Load, Reduce, Region, Uniform
 from tenferro.lowering.tree import in_tree_order, lanes as tree_lanes
 from tenferro.tracer.op import Pointwise
 from tenferro.tracer.scalar.builder import Complex
@@ -104,6 +104,7 @@ class ShortTile(TileEntry):
         self.moved: list[int] = []
         self.streams = 0  # rows of all loads that are apart in memory
         self.column = self.left = ""
+        self.before: list[str] = []  # columns of the tile before this stretch, where some node counts them
 
     def allocate(self) -> None:
         code, kernel = self.code, self.kernel
@@ -150,13 +151,15 @@ class ShortTile(TileEntry):
         moving = [a for a, kind in enumerate(self.kernel.variant.kinds) if kind != "uniform"]
         pitches = {a: self._pitch(a) for a in range(len(self.kernel.keys))}
         starts = {a: self.scratch.get(a, self.pointers[a]) for a in range(len(self.kernel.keys))}
-        carried = [("i64", whole), ("i64", self.width)]
+        counts = [whole] if self.counts else []
+        carried = [("i64", whole), ("i64", self.width), *(("i64", "0") for _ in counts)]
         carried += [pair for a in moving for pair in (("ptr", starts[a]), ("i64", pitches[a]))]
 
         def stretch(s: str, values: list[str]) -> list[str]:
             stop, end = values[:2]
+            self.before, values = values[2 : 2 + len(counts)], values[2 + len(counts) :]
             self.bases, current = dict(starts), dict(pitches)
-            for a, base, pitch in zip(moving, values[2::2], values[3::2], strict=True):
+            for a, base, pitch in zip(moving, values[::2], values[1::2], strict=True):
                 self.bases[a], current[a] = base, pitch
             self.offsets = {
                 a: [code.mul(r, pitch) for r in range(self._rows_of(a))]
@@ -173,7 +176,7 @@ class ShortTile(TileEntry):
             is_first = code.compare("eq", s, 0)
             code.when(code.emit(f"and i1 {is_first}, {some}"), lambda: self._pad("node", starts, pitches, whole, rest))
             code.when(code.emit(f"xor i1 {is_first}, true"), lambda: self._pad("store", starts, pitches, whole, rest))
-            following = [str(lanes), rest]
+            following = [str(lanes), rest, *counts]
             for a in moving:
                 size = self.kernel.itemsize(a)
                 if a in self.scratch:
@@ -258,10 +261,16 @@ class ShortTile(TileEntry):
                 values = {a: self.value(a, r) for a in arguments(node)}
                 checks = isinstance(node.op.form, Pointwise) and node.op.form.check is not None
                 active = elements.lanes_below(self.code, self.left, self.kernel.lanes) if checks else None
-                row = str(max(r, 0))
-                return self.body.node(k, values, {}, Position(self.scalars, lambda j: row, active, row))
+                return self.body.node(k, values, {}, self._position(r, active))
+            case Iota():
+                return self.body.node(k, {}, {}, self._position(r, None))
             case _:
                 raise AssertionError(f"v{k} is no part of a column kernel")
+
+    def _position(self, r: int, active: str | None) -> Position:
+        row = str(max(r, 0))
+        column = self.column_index(self.code.add(self.before[0], self.column)) if self.before else None
+        return Position(self.scalars, lambda j: row, active, row, column=column)
 
     # Memory.
 

@@ -113,11 +113,12 @@ def counter(trace: Trace, shape: Shape) -> Operand:
     return build.convert(trace, total, UINT64)
 
 
-def words(trace: Trace, key: Key, shape: Shape, dtype: Dtype) -> Operand:
-    """Random bits of an unsigned dtype; narrow ones are the low bits of uint32."""
+def words(trace: Trace, key: Key, shape: Shape, dtype: Dtype, numbers: Operand | None = None) -> Operand:
+    """Random bits of an unsigned dtype; narrow ones are the low bits of uint32. ``numbers``: those of the elements, where
+    they are not counted in row-major order."""
     wide = UINT64 if dtype.itemsize == 8 else UINT32
-    made = trace.emit1(random.threefry, key.first, key.second, counter(trace, shape), dtype=wide)
-    return build.convert(trace, made, dtype)
+    numbers = counter(trace, shape) if numbers is None else numbers
+    return build.convert(trace, trace.emit1(random.threefry, key.first, key.second, numbers, dtype=wide), dtype)
 
 
 # -- arguments -------------------------------------------------------------------------------------------------------

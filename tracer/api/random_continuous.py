@@ -21,6 +21,7 @@ from tenferro.tracer.api.random_common import (
     Dtype,
     Key,
     Shape,
+    counter,
     float_dtype,
     function,
     keys_from,
@@ -31,16 +32,20 @@ from tenferro.tracer.api.random_common import (
 )
 from tenferro.tracer.api.random_uniform import between
 from tenferro.tracer.api.record import TracedFunction
-from tenferro.tracer.ops import random
+from tenferro.tracer.ops import pointwise as p, random
+from tenferro.tracer.program import Literal, Operand
 from tenferro.tracer.trace import Trace, running_trace
 from tenferro.tracer.traced import TracedArray
 
 Traced = Any  # a TracedArray, as NumPy's operators and functions on it give one
 
 
-def uniform_from(trace: Trace, key: Key, shape: Shape, dtype: Dtype, low: float, high: float = 1.0) -> TracedArray:
+def uniform_from(
+    trace: Trace, key: Key, shape: Shape, dtype: Dtype, low: float, high: float = 1.0, numbers: Operand | None = None
+) -> TracedArray:
     """Floats in [low, high)."""
-    return new(trace, between(trace, key, shape, dtype, build.literal(low, dtype), build.literal(high, dtype)))
+    bounds = (build.literal(x, dtype) for x in (low, high))
+    return new(trace, between(trace, key, shape, dtype, *bounds, numbers))
 
 
 def signs(trace: Trace, key: Key, shape: Shape) -> Traced:
@@ -56,7 +61,7 @@ def positive(trace: Trace, key: Key, shape: Shape, dtype: Dtype) -> TracedArray:
 # -- normal ----------------------------------------------------------------------------------------------------------
 
 
-def normal_from(trace: Trace, key: Key, shape: Shape, dtype: Dtype) -> TracedArray:
+def normal_from(trace: Trace, key: Key, shape: Shape, dtype: Dtype, numbers: Operand | None = None) -> TracedArray:
     """√2 times the inverse error function of a number in (-1, 1); complex numbers of variance 1 have two independent
     parts."""
     if dtype.kind == "c":
@@ -65,7 +70,7 @@ def normal_from(trace: Trace, key: Key, shape: Shape, dtype: Dtype) -> TracedArr
         made: TracedArray = (real + 1j * imaginary) / part.type(math.sqrt(2)).item()
         return made
     above = float(np.nextafter(dtype.type(-1), dtype.type(0)))
-    u = uniform_from(trace, key, shape, dtype, above)
+    u = uniform_from(trace, key, shape, dtype, above, numbers=numbers)
     found: TracedArray = new(trace, trace.emit1(random.erfinv, u.read())) * math.sqrt(2)
     return found
 
@@ -90,8 +95,13 @@ def maxwell(key: Any, shape: Any = (), dtype: Any = None) -> Any:
 
 
 def _length(trace: Trace, key: Key, shape: Shape, dtype: Dtype) -> Traced:
-    z = normal_from(trace, key, (*shape, 3), dtype)
-    return np.sqrt((z * z).sum(axis=-1))
+    """Of the numbers of an array with a last axis of size 3, which is not made: such short rows take longer."""
+    first = trace.emit1(p.multiply, counter(trace, shape), Literal(3, UINT64))
+    squares = []
+    for k in range(3):
+        z: Traced = normal_from(trace, key, shape, dtype, trace.emit1(p.add, first, Literal(k, UINT64)))
+        squares.append(z * z)
+    return np.sqrt(squares[0] + squares[1] + squares[2])
 
 
 def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any = (), dtype: Any = None) -> Any:
@@ -124,8 +134,8 @@ def exponential(key: Any, shape: Any = (), dtype: Any = None) -> Any:
 
 
 def waiting(trace: Trace, key: Key, shape: Shape, dtype: Dtype) -> Traced:
-    """Exponential numbers."""
-    return -np.log1p(-uniform_from(trace, key, shape, dtype, 0.0))
+    """Exponential numbers. 1 - u is exact, so that the logarithm is as good as log1p(-u), and faster."""
+    return 0.0 - np.log(1.0 - uniform_from(trace, key, shape, dtype, 0.0))
 
 
 def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:

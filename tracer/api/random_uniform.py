@@ -53,27 +53,39 @@ def bits(key: Any, shape: Any = (), dtype: Any = None) -> Any:
 # -- floats ----------------------------------------------------------------------------------------------------------
 
 
-def unit(trace: Trace, key: Key, shape: Shape, dtype: Dtype) -> Operand:
+def unit(trace: Trace, key: Key, shape: Shape, dtype: Dtype, numbers: Operand | None = None) -> Operand:
     """Floats in [0, 1), multiples of the spacing below 1 times 2: random bits as the fraction of a number in [1, 2)."""
     word = np.dtype(f"u{dtype.itemsize}")
     unused = Literal(8 * dtype.itemsize - np.finfo(dtype).nmant, word)
     one = Literal(int(np.ones((), dtype).view(word)), word)
-    fraction = trace.emit1(rounding.right_shift, words(trace, key, shape, word), unused)
+    fraction = trace.emit1(rounding.right_shift, words(trace, key, shape, word, numbers), unused)
     number = trace.emit1(p.bitcast, trace.emit1(p.bitwise_or, fraction, one), dtype=dtype)
     return trace.emit1(p.subtract, number, build.literal(1.0, dtype))
 
 
-def between(trace: Trace, key: Key, shape: Shape, dtype: Dtype, low: Operand, high: Operand) -> Operand:
+def between(
+    trace: Trace, key: Key, shape: Shape, dtype: Dtype, low: Operand, high: Operand, numbers: Operand | None = None
+) -> Operand:
     """Floats in [low, high); where high is not above low, low."""
-    fraction = unit(trace, key, shape, dtype)
-    if isinstance(low, Literal) and isinstance(high, Literal) and (low.value, high.value) == (0.0, 1.0):
+    fraction = unit(trace, key, shape, dtype, numbers)
+    bounds = _numbers(low, high)
+    if bounds == (0.0, 1.0):
         return fraction
     span = trace.emit1(p.subtract, high, low)
     if dtype.itemsize == 2:
         scaled = trace.emit1(p.add, trace.emit1(p.multiply, fraction, span), low)
     else:
         scaled = trace.emit1(random.fma, fraction, span, low)
+    if bounds is not None and bounds[0] <= bounds[1]:
+        return scaled  # rounding keeps order
     return trace.emit1(p.maximum, scaled, low)
+
+
+def _numbers(low: Operand, high: Operand) -> tuple[float, float] | None:
+    """The bounds where the trace knows them."""
+    if isinstance(low, Literal) and isinstance(high, Literal):
+        return float(low.value.real), float(high.value.real)
+    return None
 
 
 def uniform(key: Any, shape: Any = (), dtype: Any = None, minval: Any = 0.0, maxval: Any = 1.0) -> Any:
