@@ -102,9 +102,11 @@ class Code:
         step: str | int,
         carried: Carried,
         body: Callable[[str, list[str]], Sequence[str]],
+        going: Callable[[list[str]], str] | None = None,
     ) -> list[str]:
         """``for i in range(start, stop, step)``: ``body(i, values)`` returns the carried values of the next turn.
-        The result is their values after the loop (the initial ones where it never ran)."""
+        The result is their values after the loop (the initial ones where it never ran). It ends early where
+        ``going(values)`` is false."""
         head, inside, after = self.new_label("head"), self.new_label("body"), self.new_label("after")
         before = self.block
         self.jump(head)
@@ -113,6 +115,8 @@ class Code:
         names = [self.fresh() for _ in carried]
         mark = len(self.lines)
         running = self.compare("slt", index, stop)
+        if going is not None:
+            running = self.emit(f"and i1 {running}, {going(names)}")
         self.branch(running, inside, after)
         self.start(inside)
         results = list(body(index, names))

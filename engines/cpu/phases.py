@@ -155,7 +155,8 @@ def _is_intact(
     if over is None:
         return True
     reads = {k for k, n in enumerate(region.nodes) if isinstance(n, Load) and n.access.slot == over}
-    sweeps_twice = any(isinstance(n := region.nodes[r], Reduce) and n.kind == "moments" for r in groups[first])
+    twice = ("moments", "argmax", "argmin")
+    sweeps_twice = any(isinstance(n := region.nodes[r], Reduce) and n.kind in twice for r in groups[first])
     if sweeps_twice and reads & _closure(region, roots[first], outer):
         return False
     later = (_closure(region, r - {node}, outer, stop=frozenset((node,))) for r in roots[first + 1 :])

@@ -15,6 +15,7 @@ from tenferro.engines.cpu import elements
 from tenferro.engines.cpu.body import CodeBuilder
 from tenferro.engines.cpu.code import Code
 from tenferro.engines.cpu.elements import Value
+from tenferro.engines.cpu.extremes import end_of, ends, found, initial, key_dtype, key_of
 from tenferro.engines.cpu.vector_builder import ModuleText, Vec
 from tenferro.lowering.region import Reduce
 from tenferro.lowering.tree import CHUNK_STEPS, has_identity, in_tree_order, lanes as tree_lanes
@@ -24,13 +25,14 @@ from tenferro.tracer.scalar.builder import Complex
 from tenferro.tracer.scalar.complex_arithmetic import multiply_into
 
 F16, F32, F64 = (np.dtype(f"f{n}") for n in (2, 4, 8))
-INT32, INT64, BOOL = np.dtype(np.int32), elements.INT64, elements.BOOL
+BOOL = elements.BOOL
 WORD = 8
 
 
 def words(kind: str, dtype: np.dtype[Any]) -> int:
-    """8-byte words of a chunk's result."""
-    return 2 if kind in ("argmax", "argmin", "moments") or dtype.kind == "c" else 1
+    """8-byte words of a chunk's result; of an argument reduction the value, whose place is sought when it is known
+    which chunk has it."""
+    return 2 if kind == "moments" or dtype.kind == "c" else 1
 
 
 def identity_of(kind: str, dtype: np.dtype[Any]) -> complex:
@@ -57,9 +59,17 @@ class Accumulator:
     dtype: np.dtype[Any]
     builder: CodeBuilder
 
+    def __post_init__(self) -> None:
+        self.kind = end_of(self.kind)
+
     @property
     def code(self) -> Code:
         return self.builder.code
+
+    @property
+    def is_keyed(self) -> bool:
+        """Whether integers stand for floats."""
+        return not has_identity(self.kind) and self.dtype.kind == "f"
 
     @property
     def parts(self) -> list[tuple[np.dtype[Any], int]]:
@@ -68,9 +78,9 @@ class Accumulator:
         if has_identity(self.kind):
             width = tree_lanes(self.dtype) if self.dtype.kind in "fc" else lanes
             return [(part, width)] * (2 if self.dtype.kind == "c" else 1)
-        if self.kind in ("max", "min"):
-            return [(part, lanes)] * (2 if self.dtype.kind == "c" else 1)
-        return [(self.dtype, lanes), (INT32, lanes)]
+        if self.is_keyed:
+            return [(key_dtype(self.dtype), lanes)] * 2
+        return [(part, lanes)] * (2 if self.dtype.kind == "c" else 1)
 
     def carried(self) -> list[tuple[str, str]]:
         """LLVM types and initial values."""
@@ -82,25 +92,23 @@ class Accumulator:
         return found
 
     def _initial(self, position: int) -> float:
+        if self.is_keyed:
+            return initial(self.kind, self.dtype)[position]
         identity = identity_of(self.kind, self.dtype)
-        if position and self.dtype.kind != "c":
-            return -1
         return identity.imag if position else identity.real
 
-    def step(self, accs: Sequence[str], value: Value, active: str, index: str) -> list[str]:
-        """The carried values after one vector; ``active`` masks its lanes, ``index`` numbers them from the first one
-        of the chunk, in 32 bits."""
+    def step(self, accs: Sequence[str], value: Value, active: str) -> list[str]:
+        """The carried values after one vector; ``active`` masks its lanes."""
         b = self.builder
         if has_identity(self.kind):
             return self._fold(accs, [value.re, value.im] if isinstance(value, Complex) else [value], active)
-        if self.kind in ("max", "min"):
-            identity = scalar.constant(b, identity_of(self.kind, self.dtype), self.dtype)
-            masked = scalar.where(b, Vec(active, BOOL), value, identity)
-            combined = _extreme(b, self.kind, self._value(accs), masked)
-            return [combined.re.text, combined.im.text] if isinstance(combined, Complex) else [combined.text]
-        best, place = Vec(accs[0], self.dtype), Vec(accs[1], INT32)
-        better = b.and_(Vec(active, BOOL), b.or_(b.lt(place, b.const(0, INT32)), beats(b, self.kind, value, best)))
-        return [b.select(better, value, best).text, b.select(better, Vec(index, INT32), place).text]
+        if self.is_keyed:
+            held, key = [Vec(a, key_dtype(self.dtype)) for a in accs], key_of(b, value)
+            after = ends(b, self.kind, held, [key, key])
+            return [b.select(Vec(active, BOOL), x, y).text for x, y in zip(after, held, strict=True)]
+        identity = scalar.constant(b, identity_of(self.kind, self.dtype), self.dtype)
+        combined = _extreme(b, self.kind, self._value(accs), scalar.where(b, Vec(active, BOOL), value, identity))
+        return [combined.re.text, combined.im.text] if isinstance(combined, Complex) else [combined.text]
 
     def _value(self, accs: Sequence[str]) -> Value:
         if self.dtype.kind == "c":
@@ -124,8 +132,8 @@ class Accumulator:
             held = combine(narrow, self.kind, self.dtype, held, [Vec(p, part) for p in pieces])
         return [v.text for v in held]
 
-    def finish(self, accs: Sequence[str], first: str) -> list[Vec]:
-        """Halve the lanes to one: the chunk's words as scalars. ``first`` is the row index of its first element."""
+    def finish(self, accs: Sequence[str]) -> list[Vec]:
+        """Halve the lanes to one: the chunk's words as scalars."""
         width = self.parts[0][1]
         current = [Vec(a, d) for a, (d, _) in zip(accs, self.parts, strict=True)]
         while width > 1:
@@ -133,17 +141,14 @@ class Accumulator:
             low = [self._half(v, width, 0) for v in current]
             high = [self._half(v, width, half) for v in current]
             narrow = CodeBuilder(self.builder.module, half, False, self.code)
-            current = combine(narrow, self.kind, self.dtype, low, high)
+            current = self._combined(narrow, low, high)
             width = half
-        if self.kind in ("argmax", "argmin"):
-            current[1] = self._in_row(current[1], first)
+        if self.is_keyed:
+            return [found(CodeBuilder(self.builder.module, 1, False, self.code), self.kind, current, self.dtype)]
         return current
 
-    def _in_row(self, place: Vec, first: str) -> Vec:
-        """An index in the chunk as an index in the row; −1 stays."""
-        wide = self.code.emit(f"sext i32 {place.text} to i64")
-        none = self.code.compare("slt", wide, 0)
-        return Vec(self.code.emit(f"select i1 {none}, i64 -1, i64 {self.code.add(wide, first)}"), INT64)
+    def _combined(self, b: CodeBuilder, x: Sequence[Vec], y: Sequence[Vec]) -> list[Vec]:
+        return ends(b, self.kind, x, y) if self.is_keyed else combine(b, self.kind, self.dtype, x, y)
 
     def _half(self, value: Vec, width: int, first: int) -> Vec:
         element = elements.value_type(1, value.dtype)
@@ -214,11 +219,23 @@ class Chunks:
         if in_tree_order(node.kind, dtype):
             total = self._tree(node.kind, dtype, places, count)
             return Complex(*total) if dtype.kind == "c" else total[0]
-        kinds = [dtype, INT64] if node.kind in ("argmax", "argmin") else [part] * len(places)
-        final = self._in_order(node.kind, dtype, list(zip(places, kinds, strict=True)), count)
-        if node.kind in ("argmax", "argmin"):
-            return final[1]
+        final = self._in_order(node.kind, dtype, [(p, part) for p in places], count)
         return Complex(*final) if dtype.kind == "c" else final[0]
+
+    def best_chunk(self, kind: str, dtype: np.dtype[Any], base: str, count: str) -> tuple[str, Vec]:
+        """For an argument reduction the first chunk with the best value, and that."""
+        code, kinds = self.code, (elements.value_type(1, dtype), "i64")
+        first = elements.load(code, base, 1, dtype)
+
+        def body(c: str, accs: list[str]) -> list[str]:
+            value = elements.load(code, code.at(base, code.mul(c, WORD)), 1, dtype)
+            wins = beats(self.builder, kind, value, Vec(accs[0], dtype)).text
+            both = zip(kinds, (value.text, c), accs, strict=True)
+            return [code.emit(f"select i1 {wins}, {t} {x}, {t} {y}") for t, x, y in both]
+
+        carried = list(zip(kinds, (first.text, "0"), strict=True))
+        best, chunk = code.loop(1, count, 1, carried, body)
+        return chunk, Vec(best, dtype)
 
     def _in_order(
         self, kind: str, dtype: np.dtype[Any], places: Sequence[tuple[str, np.dtype[Any]]], count: str

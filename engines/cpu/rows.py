@@ -22,11 +22,13 @@ from tenferro.engines.cpu import elements
 from tenferro.engines.cpu.body import Body, CodeBuilder, Position
 from tenferro.engines.cpu.code import Code
 from tenferro.engines.cpu.elements import Value
+from tenferro.engines.cpu.extremes import ARGUMENT
 from tenferro.engines.cpu.params import BLOCK, BLOCKS, CELLS_POINTER, LENGTH, PART_POINTER
 from tenferro.engines.cpu.phases import arguments, chunk_length
 from tenferro.engines.cpu.reduce import Chunks, words
-from tenferro.engines.cpu.sweep import PassFunction
+from tenferro.engines.cpu.sweep import PassFunction, SeekFunction
 from tenferro.engines.cpu.tiles import tile_entry, tile_rows
+from tenferro.engines.cpu.vector_builder import Vec
 from tenferro.engines.cpu.writer import KernelWriter
 from tenferro.lowering.region import Gather, Load, Reduce, Uniform
 from tenferro.tracer.records import dataclass
@@ -79,6 +81,9 @@ class RowKernel(KernelWriter):
         functions = [self._prologue()]
         for p in range(len(self.phases.passes)):
             functions.append(PassFunction(self, p).text())
+            functions += [
+                SeekFunction(self, p, r).text() for r in self.phases.passes[p].reduces if self.kind(r) in ARGUMENT
+            ]
         for p, one in enumerate(self.phases.passes):
             if one.reduces:
                 functions.append(self._close(p))
@@ -161,7 +166,10 @@ class RowKernel(KernelWriter):
         for r in one.reduces:
             node = self.region.nodes[r]
             assert isinstance(node, Reduce)
-            values[r] = chunks.result(node, self.reduced(r), base, "%count", length, self.chunk(p))
+            if node.kind in ARGUMENT:
+                values[r] = self._sought(chunks, r, base, length, self.chunk(p))
+            else:
+                values[r] = chunks.result(node, self.reduced(r), base, "%count", length, self.chunk(p))
             base = code.at(base, code.mul("%count", 8 * words(node.kind, self.reduced(r))))
         self._outer_nodes(code, [k for k in one.outer if not self._is_uniform(k)], values)
         code.do("ret void")
@@ -169,6 +177,15 @@ class RowKernel(KernelWriter):
             f"define internal void @closing{p}(ptr noalias %P, ptr noalias %ctx, ptr noalias %parts, i64 %count) "
             "nounwind"
         )
+
+    def _sought(self, chunks: Chunks, r: int, base: str, length: str, size: int) -> Vec:
+        """Where the best value of argument reduction r stands: in the first chunk that has it."""
+        code, dtype = chunks.code, self.reduced(r)
+        chunk, best = chunks.best_chunk(self.kind(r), dtype, base, "%count")
+        first = code.mul(chunk, size)
+        stop = code.minimum(code.add(first, size), length)
+        value = f"{elements.value_type(1, dtype)} {best.text}"
+        return Vec(code.emit(f"call i64 @seek{r}(ptr %P, ptr %ctx, i64 {first}, i64 {stop}, {value})"), elements.INT64)
 
     def _finish(self) -> str:
         """Write the outer-level stores of a row."""

@@ -10,6 +10,7 @@ copies on the stack, so that body and tail are the same instructions.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +19,7 @@ from tenferro.engines.cpu import elements
 from tenferro.engines.cpu.body import Body, CodeBuilder, Position
 from tenferro.engines.cpu.code import Code
 from tenferro.engines.cpu.elements import Value
+from tenferro.engines.cpu.extremes import place_of
 from tenferro.engines.cpu.pack import copy_function
 from tenferro.engines.cpu.params import LENGTH
 from tenferro.engines.cpu.phases import arguments
@@ -62,18 +64,11 @@ class PassFunction:
         self.unpacks: list[tuple[int, str]] = []  # stores to copy back: (access, scratch)
 
     def text(self) -> str:
-        code = self.code
-        length = code.sub("%e1", "%e0")
-        first = len(self.kernel.keys)
-        self.scalars = [code.word("%ctx", first + j) for j in range(self.kernel.variant.outer_rank)]
-        row_number = code.word("%ctx", first + self.kernel.variant.outer_rank)
-        self.number = code.mul(row_number, code.word("%P", LENGTH))
-        self._open_streams(length)
-        self._fix_values()
+        code, length = self.code, self._begin()
         reduces = list(self.one.reduces)
         accumulators = {r: self._accumulator(r) for r in reduces}
         finals = self._sweep(self.one.nodes, accumulators, length, stores=True)
-        part_words: dict[int, list[Vec]] = {r: a.finish(finals[r], "%e0") for r, a in accumulators.items()}
+        part_words: dict[int, list[Vec]] = {r: a.finish(finals[r]) for r, a in accumulators.items()}
         moments = [r for r in reduces if self._node(r).kind == "moments"]
         if moments:
             part_words.update(self._second_moments(moments, part_words, length))
@@ -85,6 +80,18 @@ class PassFunction:
             f"define internal void @pass{self.p}(ptr noalias %P, ptr noalias %ctx, i64 %e0, i64 %e1, "
             "ptr noalias %part, i64 %pitch) nounwind"
         )
+
+    def _begin(self) -> str:
+        """What stands before the loop; the stretch's length."""
+        code = self.code
+        length = code.sub("%e1", "%e0")
+        first = len(self.kernel.keys)
+        self.scalars = [code.word("%ctx", first + j) for j in range(self.kernel.variant.outer_rank)]
+        row_number = code.word("%ctx", first + self.kernel.variant.outer_rank)
+        self.number = code.mul(row_number, code.word("%P", LENGTH))
+        self._open_streams(length)
+        self._fix_values()
+        return length
 
     def _node(self, r: int) -> Reduce:
         node = self.region.nodes[r]
@@ -196,8 +203,7 @@ class PassFunction:
                 self._ask_ahead(i, {a: True for a, is_read in used.items() if is_read}, AHEAD // self._narrowest(used))
             places = self._places(i, left, used)
             active = elements.lanes_below(code, left, lanes) if self.kernel.masked else None
-            at = self._position(i, active)
-            values = self._values(nodes, places, at)
+            values = self._values(nodes, places, self._position(i, active))
             if stores:
                 self._store_all(values, places)
             result: list[str] = []
@@ -208,7 +214,7 @@ class PassFunction:
                 if centres is not None:
                     deviation = self.builder.sub(value, centres[r])
                     value = self.builder.mul(deviation, deviation)
-                result += a.step(held, value, active or "", self._local_index(i) if a.kind[:3] == "arg" else "")
+                result += a.step(held, value, active or "")
             self._copy_out(i, left, writes)
             return result
 
@@ -294,13 +300,6 @@ class PassFunction:
 
         code.when(code.compare("slt", left, self.kernel.lanes), copy)
 
-    def _local_index(self, i: str) -> str:
-        """Index in the stretch per lane, in 32 bits: half the registers."""
-        code, lanes = self.code, self.kernel.lanes
-        start = elements.splat_text(code, code.emit(f"trunc i64 {i} to i32"), lanes, "i32")
-        kind = elements.vector(lanes, "i32")
-        return code.emit(f"add {kind} {start}, {elements.lane_numbers(lanes, 'i32')}")
-
     def _lane_index(self, i: str) -> str:
         """Row index per lane."""
         code, lanes = self.code, self.kernel.lanes
@@ -377,7 +376,7 @@ class PassFunction:
         finals = self._sweep(needed, accumulators, length, stores=False, centres=spread)
         found: dict[int, list[Vec]] = {}
         for r in moments:
-            pair = [centres[r], accumulators[r].finish(finals[r], "%e0")[0]]
+            pair = [centres[r], accumulators[r].finish(finals[r])[0]]
             found[r] = [v if v.dtype == F64 else scalar.convert(v, F64) for v in pair]
         return found
 
@@ -399,3 +398,40 @@ class PassFunction:
             for word in part_words[r]:
                 store_word(self.code, word, place)
                 place = self.code.at(place, "%pitch")
+
+
+class SeekFunction(PassFunction):
+    """Writes ``@seek{r}(P, ctx, e0, e1, best)``: the first element of the stretch where what argument reduction r
+    reduces is ``best``, as its number in the row. Its values are computed again, of one chunk of a row."""
+
+    def __init__(self, kernel: RowKernel, p: int, r: int) -> None:
+        super().__init__(kernel, p)
+        self.r = r
+        needed = self._needed_for([r])
+        loads = {n: s for n, s in self.one.loads.items() if n in needed}
+        self.one = replace(self.one, nodes=tuple(needed), reduces=(r,), stores=(), saves={}, loads=loads)
+
+    def text(self) -> str:
+        code, lanes, arg = self.code, self.kernel.lanes, self._node(self.r).arg
+        dtype, length = self.region.nodes[arg].dtype, self._begin()
+        best = elements.splat(code, Vec("%best", dtype), lanes)
+        used = self._used_streams(self.one.nodes, set())
+        place = "-1"
+        for is_nan in (False, True) if dtype.kind == "f" else (False,):  # a NaN is not found by comparing
+
+            def turn(i: str, _: list[str], is_nan: bool = is_nan) -> list[str]:
+                left = code.sub(length, i)
+                active = elements.lanes_below(code, left, lanes) if self.kernel.masked else None
+                values = self._values(self.one.nodes, self._places(i, left, used), self._position(i, active))
+                # Lanes past the end are behind the first place, which there is.
+                return [place_of(self.builder, values[arg], best, code.add(i, "%e0"), is_nan)]
+
+            stop = (
+                length if not is_nan else code.emit(f"select i1 {code.compare('slt', place, 0)}, i64 {length}, i64 0")
+            )
+            (place,) = code.loop(0, stop, lanes, [("i64", place)], turn, lambda p: code.compare("slt", p[0], 0))
+        code.do(f"ret i64 {place}")
+        return code.function(
+            f"define internal i64 @seek{self.r}(ptr noalias %P, ptr noalias %ctx, i64 %e0, i64 %e1, "
+            f"{elements.value_type(1, dtype)} %best) nounwind"
+        )
