@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from tenferro.tracer import build
+from tenferro.tracer.bounds import needed
 from tenferro.tracer.dims import DimExpr, Extent, Leaf, extents_in, leaf, leaves, mapped, substitute
 from tenferro.tracer.program import (
     ArrayType,
@@ -159,7 +160,7 @@ def finish(trace: Trace, outputs: list[Operand], aliases: list[int], renaming: R
         operations,
         tuple(renaming.operand(o) for o in outputs),
         tuple(renaming.alias(a) for a in aliases),
-        tuple(renaming.guard(g) for g in _strongest(trace.guards)),
+        tuple(renaming.guard(g) for g in needed(_strongest(trace.guards))),
     )
     return without_marks(program)
 

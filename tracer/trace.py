@@ -354,22 +354,11 @@ class Trace:
 
     def proves(self, relation: Relation, lhs: Extent, rhs: Extent) -> bool | None:
         """The answer that the guards so far imply, or None; records nothing."""
-        return self._prove(relation, sub(self.canonical(rhs), self.canonical(lhs)))
-
-    def _prove(self, relation: Relation, difference: Extent) -> bool | None:
-        low, high = self._bounds.of(difference)
-        match relation:
-            case "==":
-                if low == high == 0:
-                    return True
-                return False if (low is not None and low > 0) or (high is not None and high < 0) else None
-            case "<":
-                low, high = (None if b is None else b - 1 for b in (low, high))
-        return True if low is not None and low >= 0 else (False if high is not None and high < 0 else None)
+        return self._bounds.proves(relation, sub(self.canonical(rhs), self.canonical(lhs)))
 
     def _decide(self, relation: Relation, lhs: Extent, rhs: Extent) -> bool:
         difference = sub(rhs, lhs)
-        proved = self._prove(relation, difference)
+        proved = self._bounds.proves(relation, difference)
         if proved is not None:
             return proved
         if relation == "<=" and any((lhs, rhs) == tuple(map(self.canonical, pair)) for pair in self._promises):
@@ -405,19 +394,9 @@ class Trace:
         self._promises.append((low, high))
 
     def _learn(self, relation: Relation, difference: Extent, holds: bool) -> None:
-        match relation:
-            case "<":
-                self._bounds.learn_at_least(difference, 1)
-            case "<=":
-                self._bounds.learn_at_least(difference, 0)
-            case "==" if holds:
-                self._unify(difference)
-            case "==":
-                low, high = self._bounds.of(difference)
-                if low == 0:
-                    self._bounds.learn_at_least(difference, 1)
-                if high == 0:
-                    self._bounds.learn_at_least(mul(difference, -1), 1)
+        self._bounds.learn(relation, difference, holds)
+        if relation == "==" and holds:
+            self._unify(difference)
 
     def _unify(self, difference: Extent) -> None:
         """``difference == 0`` where it is a leaf and a constant, or two leaves: one of them is replaced everywhere."""
