@@ -17,7 +17,7 @@ import numpy as np
 from tenferro.tracer import build
 from tenferro.tracer.derivation import Derivation
 from tenferro.tracer.dims import DimExpr, Extent, Leaf, extents_in, leaf, leaves, mapped, substitute
-from tenferro.tracer.ops import reductions
+from tenferro.tracer.ops import pointwise, reductions
 from tenferro.tracer.program import (
     ArrayType,
     DimScalar,
@@ -231,9 +231,13 @@ def asked(condition: Body) -> Body:
     (holds,) = program.outputs
     if not holds.type.shape:
         return condition
-    params = Params(axes=tuple(range(holds.type.rank)), keepdims=False)
-    value = Value(
-        len(program.inputs) + sum(len(o.outputs) for o in program.operations), ArrayType(holds.type.dtype, ())
+    first = len(program.inputs) + sum(len(o.outputs) for o in program.operations)
+    numbers, total = Value(first, ArrayType(INT64, holds.type.shape)), Value(first + 1, ArrayType(INT64, ()))
+    answer = Value(first + 2, ArrayType(holds.type.dtype, ()))
+    axes = Params(axes=tuple(range(holds.type.rank)), keepdims=False)
+    more = (
+        Operation(pointwise.astype, (holds,), Params(dtype=INT64), (numbers,)),
+        Operation(reductions.sum_, (numbers,), axes, (total,)),
+        Operation(pointwise.not_equal, (total, build.literal(0, INT64)), Params(), (answer,)),
     )
-    more = Operation(reductions.max_, (holds,), params, (value,))
-    return Body(replace(program, operations=(*program.operations, more), outputs=(value,)))
+    return Body(replace(program, operations=(*program.operations, *more), outputs=(answer,)))

@@ -1,7 +1,7 @@
 """Tapes: what a derivative does with tangents, kept apart from the program until it is known which way it is needed.
 
-While a function is linearized, operations that take part in a tangent go to a tape instead of the trace. They are linear
-in the tape's inputs, and can be replayed on tangents or transposed (``tenferro.tracer.transform.linear``).
+While a function is linearized, operations that take part in a tangent go to a tape instead of the trace. They are
+linear in the tape's inputs, and can be replayed on tangents or transposed (``tenferro.tracer.transform.linear``).
 """
 
 from __future__ import annotations

@@ -68,12 +68,12 @@ class LoopKernel:
 
     def seconds_of(self, turns: int) -> float:
         """So many turns of one vector, roughly."""
-        return self.loop.cost * SECONDS_PER_OPERATION * turns
+        return max(1, self.loop.cost) * SECONDS_PER_OPERATION * turns
 
 
 def turns_at_once(loop: FusedLoop) -> int:
     """Turns of a vector between two looks at signals."""
-    return max(1024, int(CHUNK_SECONDS / (loop.cost * SECONDS_PER_OPERATION)))
+    return max(1024, int(CHUNK_SECONDS / (max(1, loop.cost) * SECONDS_PER_OPERATION)))
 
 
 def loop_kernel(kind: str, params: Mapping[str, Any], target: Target, program: str) -> LoopKernel | None:

@@ -15,7 +15,7 @@ from tenferro.tracer.tape import Tangent
 from tenferro.tracer.trace import Trace
 from tenferro.tracer.transform.batch import Lanes
 from tenferro.tracer.transform.linear import on_tape, pull, push, replay
-from tenferro.tracer.transform.loops import Slopes, plain, tangent_of, value_tangents
+from tenferro.tracer.transform.loops import Scan, Slopes, plain, slopes_at, tangent_of, value_tangents
 from tenferro.tracer.transform.recording import Recording, taken_out
 
 
@@ -64,6 +64,14 @@ def jvp_cond(b: Derivation, operation: Operation, tangents: Tangents) -> Tangent
     return [next(made) if k in active else None for k in range(len(operation.outputs))]
 
 
+class _Again:
+    """A branch computed again on its operands, in the recording that runs."""
+
+    def __init__(self, trace: Trace, body: Body, rest: Sequence[Operand], like: Slopes) -> None:
+        scan = Scan(body, (), (), tuple(rest), 0, False)
+        self.tape, self.inputs, self.outputs = slopes_at(trace, scan, [], like.inputs)
+
+
 def _slopes(trace: Trace, body: Body, rest: Sequence[Operand], varies: Sequence[bool]) -> Slopes:
     with taken_out(trace, "cond") as recording, on_tape(trace) as tape:
         inputs = [tape.input(plain(x.type)) if mine else None for x, mine in zip(rest, varies, strict=True)]
@@ -96,28 +104,30 @@ def _linearized(b: Derivation, operation: Operation, tangents: Tangents) -> Tang
     active = [k for k in range(len(operation.outputs)) if any(s.outputs[k] is not None for s in found)]
     parts = []
     for body, s, mine in zip(bodies, found, residuals, strict=True):
-        parts.append(_linear_part(b, body, s, mine, residuals, active))
+        parts.append(_linear_part(b, body, rest, s, mine, residuals, active))
     shapes = tuple(operation.outputs[k].type.shape for k in active)
     made = iter(emit_cond(trace, index, parts, [*given, *left], shapes))
     return [next(made) if k in active else None for k in range(len(operation.outputs))]
 
 
 def _linear_part(
-    b: Derivation, body: Body, s: Slopes, mine: Sequence[Value], every: Sequence[Sequence[Value]], active: Sequence[int]
-) -> Part:
+    b: Derivation, body: Body, rest: Sequence[Operand], s: Slopes, mine: Sequence[Value],
+    every: Sequence[Sequence[Value]], active: Sequence[int],
+) -> Part:  # fmt: skip
     """A branch's tape; its parameters are the tangents and the residuals of all branches."""
     trace = b.trace
     with taken_out(trace, "cond") as recording:
         inputs = [trace.placeholder(plain(t.type)) for t in s.inputs if t is not None]
+        again = _Again(trace, body, rest, s) if s.recomputes else None
         values = [trace.placeholder(plain(r.type)) for group in every for r in group]
         place = next(sum(map(len, every[:k])) for k, group in enumerate(every) if group is mine)
-        known: dict[int, Operand] = {
-            t.id: x for t, x in zip([t for t in s.inputs if t is not None], inputs, strict=True)
-        }
-        replay(trace, s.tape, known, {r.id: values[place + k] for k, r in enumerate(mine)})
+        given = s.inputs if again is None else again.inputs
+        known: dict[int, Operand] = {t.id: x for t, x in zip([t for t in given if t is not None], inputs, strict=True)}
+        tape, slopes = (s.tape, s.outputs) if again is None else (again.tape, again.outputs)
+        replay(trace, tape, known, {r.id: values[place + k] for k, r in enumerate(mine)})
         outputs = []
         for k in active:
-            t = s.outputs[k]
+            t = slopes[k]
             t = known.get(t.id) if type(t) is Tangent else t
             outputs.append(b.zeros(plain(s.results[k].type)) if t is None else t)
     return Part(f"tangents of {body.program.name}", (*inputs, *values), recording, tuple(outputs))

@@ -112,38 +112,60 @@ def while_loop(trace: Trace, condition: Function, body: Function, init: Any, nam
 def switch(trace: Trace, index: Operand, branches: Sequence[Function], operands: Sequence[Any], name: str) -> Any:
     """The results of the branch that an int64 chooses."""
     given = open_tree(trace, tuple(operands), f"{name}: the operands")
-    parts, trees = [], list[Opened]()
-    for f in branches:
-        with taken_out(trace, name) as recording:
-            variables = [leaf.variable(trace, leaf.operand, f"operand of {name}") for leaf in given.leaves]
-            found = results_of(trace, f(*given.close(variables)), f"{name}: the result of a branch")
-            trees.append(found)
-            outputs = _aligned(trace, trees[0], found, name)
-        parts.append(Part(f"{name} {getattr(f, '__name__', 'branch')}", (), recording, tuple(outputs)))
-    first = trees[0]
-    made = emit_cond(trace, index, parts, [], [leaf.operand.type.shape for leaf in first.leaves])
+    wanted: list[np.dtype[Any]] | None = None
+    while True:
+        found = [_branch(trace, f, given, wanted, name) for f in branches]
+        dtypes = _common_dtypes(trace, [results for _, results in found], name)
+        if wanted is not None or all(
+            leaf.operand.type.dtype == d for _, results in found for leaf, d in zip(results.leaves, dtypes, strict=True)
+        ):
+            break
+        wanted = dtypes  # once more, with numbers as what they give way to
+    first = found[0][1]
+    made = emit_cond(trace, index, [part for part, _ in found], [], [leaf.operand.type.shape for leaf in first.leaves])
     return first.close([delivered(trace, y, leaf) for y, leaf in zip(made, first.leaves, strict=True)])
 
 
-def _aligned(trace: Trace, first: Opened, found: Opened, name: str) -> list[Operand]:
-    """A branch's results, which must be of the first one's structure, shapes and dtypes."""
-    if found.treedef != first.treedef:
-        raise ShapeError(
-            f"{name}: branches return the structures {first.treedef} and {found.treedef}; one is "
-            f"needed{at(user_line())}"
-        )
-    b, outputs = Derivation(trace), list[Operand]()
-    for wanted, leaf in zip(first.leaves, found.leaves, strict=True):
-        mine, other = leaf.operand.type, wanted.operand.type
-        same = len(mine.shape) == len(other.shape) and all(
-            trace.guard("==", a, n) for a, n in zip(mine.shape, other.shape, strict=True)
-        )
-        if not same or (mine.dtype != other.dtype and not leaf.weak):
+def _branch(
+    trace: Trace, f: Function, given: Opened, wanted: Sequence[np.dtype[Any]] | None, name: str
+) -> tuple[Part, Opened]:
+    """A branch that was recorded, its results converted to the dtypes that are wanted; and its results as they came."""
+    with taken_out(trace, name) as recording:
+        variables = [leaf.variable(trace, leaf.operand, f"operand of {name}") for leaf in given.leaves]
+        found = results_of(trace, f(*given.close(variables)), f"{name}: the result of a branch")
+        outputs = [leaf.operand for leaf in found.leaves]
+        if wanted is not None:
+            b = Derivation(trace)
+            outputs = [b.convert(x, d) for x, d in zip(outputs, wanted, strict=True)]
+    return Part(f"{name} {getattr(f, '__name__', 'branch')}", (), recording, tuple(outputs)), found
+
+
+def _common_dtypes(trace: Trace, branches: Sequence[Opened], name: str) -> list[np.dtype[Any]]:
+    """For each result the dtype that all branches give it, numbers giving way. ShapeError where they disagree."""
+    first = branches[0]
+    for other in branches[1:]:
+        if other.treedef != first.treedef:
             raise ShapeError(
-                f"{name}: branches return {other} and {mine}{_where(leaf)}; one type is needed{at(user_line())}"
+                f"{name}: branches return the structures {first.treedef} and {other.treedef}; one is "
+                f"needed{at(user_line())}"
             )
-        outputs.append(b.convert(leaf.operand, other.dtype))
-    return outputs
+    return [_common_dtype(trace, leaves, name) for leaves in zip(*(b.leaves for b in branches), strict=True)]
+
+
+def _common_dtype(trace: Trace, leaves: Sequence[Leaf], name: str) -> np.dtype[Any]:
+    firm = [leaf for leaf in leaves if not leaf.weak] or leaves
+    wanted = firm[0].operand.type
+    for leaf in leaves:
+        mine = leaf.operand.type
+        same = len(mine.shape) == len(wanted.shape) and all(
+            trace.guard("==", a, n) for a, n in zip(mine.shape, wanted.shape, strict=True)
+        )
+        gives_way = leaf.weak and np.can_cast(mine.dtype, wanted.dtype, "same_kind")
+        if not same or (mine.dtype != wanted.dtype and not gives_way):
+            raise ShapeError(
+                f"{name}: branches return {wanted} and {mine}{_where(leaf)}; one type is needed{at(user_line())}"
+            )
+    return wanted.dtype
 
 
 def _carried(trace: Trace, initial: Opened, types: list[ArrayType], found: Opened, name: str) -> list[ArrayType]:

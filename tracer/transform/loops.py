@@ -7,11 +7,11 @@ the turns backwards.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tenferro.tracer.bodies import Body, Closing, inline
 from tenferro.tracer.derivation import Derivation
-from tenferro.tracer.dims import Extent
+from tenferro.tracer.dims import Extent, leaves
 from tenferro.tracer.op import Tangents
 from tenferro.tracer.ops import control
 from tenferro.tracer.program import ArrayType, Operand, Operation, Value
@@ -144,6 +144,19 @@ class Slopes:
 
     @property
     def residuals(self) -> list[Value]:
+        """What the derivative keeps of the turn: what the tape reads, or all that the turn was given, to compute it
+        again, where the tape reads something whose size the turn alone knows."""
+        return [*self.carry, *self.slices] if self.recomputes else self._read
+
+    @property
+    def recomputes(self) -> bool:
+        """Whether the tape reads something whose size is known only within the turn, and so cannot be kept."""
+        own = range(self.recording.start, self.recording.start + len(self.recording.operations))
+        sizes = (s for v in self._read for n in v.type.shape for s in leaves(n))
+        return any(s.kind == "runtime" and s.index in own for s in sizes)
+
+    @property
+    def _read(self) -> list[Value]:
         """What the tape reads of the turn, each once: values that it was given or made."""
         own = {v.id for v in (*self.carry, *self.slices)}
         own |= {v.id for o in self.recording.operations for v in o.outputs}
@@ -197,7 +210,7 @@ def _linearized(b: Derivation, operation: Operation, tangents: Tangents) -> Tang
     initial, passing, rest = scan.cut(tangents)
     moving = [k for k, on in enumerate(active) if on]
     outputs = [k for k in range(count, len(found.results)) if found.outputs[k] is not None]
-    recording, parameters, results = linear_body(b, found, residuals, moving, outputs)
+    recording, parameters, results = linear_body(b, scan, found, residuals, moving, outputs)
     made = emit_scan(
         trace, f"tangents of {scan.body.program.name}", recording, parameters, results,
         [_or_zeros(b, initial[k], scan.initial[k].type) for k in moving],
@@ -211,22 +224,23 @@ def _linearized(b: Derivation, operation: Operation, tangents: Tangents) -> Tang
 
 
 def linear_body(
-    b: Derivation, found: Slopes, residuals: Sequence[Value], moving: Sequence[int], outputs: Sequence[int],
+    b: Derivation, scan: Scan, found: Slopes, residuals: Sequence[Value], moving: Sequence[int],
+    outputs: Sequence[int],
     around: Callable[[list[Operand], list[Value], list[Value]], list[Operand]] | None = None,
 ) -> tuple[Recording, list[Value], list[Operand]]:  # fmt: skip
-    """The tape as a recording of its own. Its parameters: tangents of the carry, of the slices, residuals, and tangents
-    of what stays the same."""
+    """The tape as a recording of its own. Its parameters: tangents of the carry, of the slices, residuals (the last of
+    them those of ``found``), and tangents of what stays the same."""
     trace = b.trace
     with taken_out(trace, "scan") as recording:
         inputs = [None if t is None else trace.placeholder(plain(t.type)) for t in found.inputs]
         values = [trace.placeholder(plain(r.type)) for r in residuals]
-        tangents: dict[int, Operand] = {
-            t.id: x for t, x in zip(found.inputs, inputs, strict=True) if t is not None and x is not None
-        }
-        replay(trace, found.tape, tangents, dict(zip((r.id for r in residuals), values, strict=True)))
-        results = [
-            _or_zeros(b, _replayed(found.outputs[k], tangents), found.results[k].type) for k in (*moving, *outputs)
-        ]
+        kept = dict(zip((r.id for r in residuals), values, strict=True))
+        if found.recomputes:
+            given_again = [kept[v.id] for v in (*found.carry, *found.slices)]
+            slopes = _replayed(trace, slopes_at(trace, scan, given_again, found.inputs), inputs, {})
+        else:
+            slopes = _replayed(trace, (found.tape, found.inputs, found.outputs), inputs, kept)
+        results = [_or_zeros(b, slopes[k], found.results[k].type) for k in (*moving, *outputs)]
         n, w = len(found.carry), len(found.carry) + len(found.slices)
         given = [x for x in inputs[:n] if x is not None]
         if around is not None:
@@ -237,8 +251,30 @@ def linear_body(
     return recording, [*given, *passing, *values, *rest], results
 
 
-def _replayed(x: Operand | None, tangents: dict[int, Operand]) -> Operand | None:
-    return tangents.get(x.id) if type(x) is Tangent else x
+def slopes_at(
+    trace: Trace, scan: Scan, given: Sequence[Operand], like: Sequence[Tangent | None]
+) -> tuple[Tape, Sequence[Tangent | None], Sequence[Operand | None]]:
+    """A turn computed again, in the recording that runs: its tape, the tape's inputs, and the results' tangents."""
+    operands = [*given, *scan.rest]
+    with on_tape(trace) as tape:
+        inputs = [None if t is None else tape.input(plain(x.type)) for t, x in zip(like, operands, strict=True)]
+        found = value_tangents(operands, inputs)
+        start = len(trace.operations)
+        results = inline(trace, scan.body, operands)
+        push(trace, trace.operations[start:], found)
+        outputs = [tangent_of(y, found) for y in results]
+    return tape, inputs, outputs
+
+
+def _replayed(
+    trace: Trace, slopes: tuple[Tape, Sequence[Tangent | None], Sequence[Operand | None]],
+    inputs: Sequence[Operand | None], values: Mapping[int, Operand],
+) -> list[Operand | None]:  # fmt: skip
+    """The results' tangents for these of the tape's inputs."""
+    tape, given, outputs = slopes
+    tangents = {t.id: x for t, x in zip(given, inputs, strict=True) if t is not None and x is not None}
+    replay(trace, tape, tangents, values)
+    return [tangents.get(y.id) if type(y) is Tangent else y for y in outputs]
 
 
 def transpose_scan(b: Derivation, operation: Operation, cotangents: Tangents, is_linear: Sequence[bool]) -> Tangents:

@@ -111,7 +111,7 @@ def _linearized(b: Derivation, operation: Operation, tangents: Tangents) -> Tang
         return [*carried, *results[len(given) :]]
 
     stacked = [k for k in range(count, len(found.results)) if found.outputs[k] is not None]
-    recording, parameters, results = linear_body(b, found, [alive, *residuals], moving, stacked, only_alive)
+    recording, parameters, results = linear_body(b, loop, found, [alive, *residuals], moving, stacked, only_alive)
     made = emit_scan(
         trace, f"tangents of {loop.body.program.name}", recording, parameters, results,
         [_filled(b, tangents[k], loop.initial[k].type) for k in moving], list(stacks),
