@@ -14,7 +14,6 @@ import hashlib
 import os
 import stat
 import sys
-import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -178,6 +177,8 @@ def _read_entry(path: Path, key: str, magic: bytes) -> bytes | None:
 
 
 def _write_entry(path: Path, key: str, payload: bytes, magic: bytes) -> None:
+    import tempfile  # with what it brings as slow to load as a dozen of our own files, and only writers need it
+
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
     try:
         with os.fdopen(descriptor, "wb") as file:

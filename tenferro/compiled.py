@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Literal as OneOf
+from typing import TYPE_CHECKING, Any, Literal as OneOf
 
 import numpy as np
 
@@ -13,7 +13,6 @@ from tenferro.engines.errors import StaleError
 from tenferro.engines.recording import received
 from tenferro.engines.remote import RemoteArray
 from tenferro.guards import Predicate, compile_guards, environment
-from tenferro.lowered import Lowered
 from tenferro.runtime import Prepared, PrepareOptions, Runtime, signature_of, target_of
 from tenferro.too_large import error_for
 from tenferro.tracer import tree
@@ -26,6 +25,9 @@ from tenferro.tracer.records import dataclass
 from tenferro.tracer.result import TraceResult
 from tenferro.tracer.signature import AnyArray, as_native
 from tenferro.tracer.trace import is_tenferro_array
+
+if TYPE_CHECKING:
+    from tenferro.lowered import Lowered
 
 Wrap = Callable[[AnyArray, Engine, bool], Any]
 Kind = OneOf["array", "scalar", "number"]
@@ -311,6 +313,8 @@ class Compiled:
 
     def lowered(self, inputs: Sequence[Any]) -> Lowered:
         """The stages, for the sizes of these inputs."""
+        from tenferro.lowered import Lowered
+
         prepared = self.prepared
 
         def run(of: Prepared) -> RunResult:

@@ -22,7 +22,6 @@ from tenferro.compiled import Compiled, place_of
 from tenferro.engines import recording
 from tenferro.engines.engine import Engine
 from tenferro.explain import CacheInfo, Explanation, TraceRecord, describe, guard_text, reason_for
-from tenferro.lowered import Lowered
 from tenferro.naming import not_on_one
 from tenferro.runtime import default_runtime
 from tenferro.tracer.capture_guards import Captures
@@ -37,6 +36,7 @@ from tenferro.tracer.signature import BoundCall
 from tenferro.tracer.trace import is_tenferro_array
 
 if TYPE_CHECKING:
+    from tenferro.lowered import Lowered
     from tenferro.shortcuts import Shortcuts
 
 MAX_PROGRAMS = 64

@@ -17,7 +17,6 @@ from tenferro.engines.engine import Engine
 from tenferro.engines.errors import EventError, InputIngressError, MissingTransferError, NoEligibleEngineError
 from tenferro.lowering.exec_program import ExecProgram, Instruction, Slot, Source
 from tenferro.lowering.partition import Part, partition, whole
-from tenferro.runtime.drawing import Box, drawing
 from tenferro.runtime.transfers import Endpoint, Routes, Transfer, TransferProvider
 from tenferro.tracer.dims import Leaf, mul, product
 from tenferro.tracer.lines import SourceLine, at
@@ -117,6 +116,8 @@ class Schedule:
         return f"<schedule on {', '.join(self.domains)}: nodes {len(self.nodes)}; print() shows them>"
 
     def _repr_svg_(self) -> str:
+        from tenferro.runtime.drawing import Box, drawing
+
         boxes = [Box(n.engine, kind_of(n), _in_short(n), describe(n), n.dependencies) for n in self.nodes]
         return drawing(self.domains, boxes)
 

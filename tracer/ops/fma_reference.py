@@ -5,7 +5,6 @@ NumPy has no such function. Sums and products are taken apart into numbers and t
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -73,6 +72,8 @@ def _product_error(x: Array, y: Array, product: Array) -> Array:
 
 
 def _exact(x: float, y: float, z: float) -> float:
+    from fractions import Fraction
+
     total = Fraction(x) * Fraction(y) + Fraction(z)
     if total == 0:
         return x * y + z
