@@ -86,7 +86,7 @@ def op_case(name: str, sample: Sample, schedule: Schedule | None = None) -> Case
 
 # The table.
 
-NATIVE_ROWS = tuple(n for n in OPS if not isinstance(OPS[n].form, Library | Contraction))
+NATIVE_ROWS = tuple(n for n in SAMPLES if not isinstance(OPS[n].form, Library | Contraction))
 
 
 def _chosen(samples: Sequence[Sample]) -> list[Sample]:
