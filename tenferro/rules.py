@@ -22,7 +22,7 @@ from tenferro.tracer.trace import Trace, current_trace
 from tenferro.tracer.traced import TracedArray
 from tenferro.tracer.transform import custom
 from tenferro.tracer.transform.inputs import Leaf, Opened, open_tree, results_of
-from tenferro.tracer.transform.linear import has_tangent
+from tenferro.tracer.transform.linear import has_tangent, sized
 from tenferro.tracer.transform.rules import Rule
 from tenferro.tracer.tree import opened
 from tenferro.transformed import Function
@@ -182,7 +182,7 @@ def fitted(trace: Trace, leaf: Leaf, wanted: ArrayType, what: str) -> Operand:
         trace.guard("==", n, m) for n, m in zip(mine.shape, wanted.shape, strict=True)
     )
     if same and (mine.dtype == wanted.dtype or leaf.weak or not has_tangent(wanted.dtype)):
-        return Derivation(trace).convert(leaf.operand, wanted.dtype)
+        return sized(Derivation(trace).convert(leaf.operand, wanted.dtype), wanted)
     raise ShapeError(f"{what} is {_text(trace, mine)}; {_text(trace, wanted)} is needed{at(user_line())}")
 
 

@@ -20,7 +20,7 @@ from tenferro.tracer.tape import Tangent
 from tenferro.tracer.trace import Trace
 from tenferro.tracer.transform.gradients import Linear
 from tenferro.tracer.transform.inputs import Leaf, Opened
-from tenferro.tracer.transform.linear import has_tangent, on_tape, replay
+from tenferro.tracer.transform.linear import has_tangent, on_tape, replay, sized
 from tenferro.tracer.transform.recording import Recording, taken_out
 from tenferro.tracer.tree import TreeDef
 
@@ -60,15 +60,16 @@ class Closed:
         inputs = self.body.program.inputs
         count = len(self.arguments.places)
         sizes = _Sizes(trace, self.body, residuals)
-        for declared, x in zip(inputs[count:], residuals, strict=True):
-            if declared.kind != "int":
-                sizes.unify(declared.value.type, x.type)
+        here = [
+            x if declared.kind == "int" else sizes.unified(declared.value.type, x)
+            for declared, x in zip(inputs[count:], residuals, strict=True)
+        ]
         types = [sizes.type(i.value.type) for i in inputs[:count]]
         with on_tape(trace) as tape:
             mine = tuple([tape.input(t) if has_tangent(t.dtype) else None for t in types])
             nothing = [Literal(0, t.dtype) for t in types]
             given: list[Operand] = [z if t is None else t for t, z in zip(mine, nothing, strict=True)]
-            outputs = tuple(inline(trace, self.body, [*given, *residuals]))
+            outputs = tuple(inline(trace, self.body, [*given, *here]))
         results = self.results.opened([sizes.type(t) for t in self.body.outputs])
         values = tuple([Value(-1, t) for t in types])
         inputs_, outputs_ = tuple([(t,) for t in mine]), tuple([(y,) for y in outputs])
@@ -93,10 +94,12 @@ class _Sizes:
     def type(self, declared: ArrayType) -> ArrayType:
         return ArrayType(declared.dtype, tuple([self._here(n) for n in declared.shape]))
 
-    def unify(self, declared: ArrayType, given: ArrayType) -> None:
+    def unified(self, declared: ArrayType, x: Operand) -> Operand:
         """A residual has the sizes that it had: the trace, which may have them under other names, is told."""
-        for n, m in zip(declared.shape, given.shape, strict=True):
-            self._trace.guard("==", self._here(n), m)
+        like = self.type(declared)
+        for n, m in zip(like.shape, x.type.shape, strict=True):
+            self._trace.guard("==", n, m)
+        return sized(x, like)
 
 
 def _extent(x: Operand) -> Extent:

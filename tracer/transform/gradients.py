@@ -19,7 +19,7 @@ from tenferro.tracer.tape import Tangent, Tape
 from tenferro.tracer.trace import KINDS, Trace
 from tenferro.tracer.traced import TracedArray
 from tenferro.tracer.transform.inputs import Leaf, Opened, apart, delivered, leaf_of, open_tree, results_of
-from tenferro.tracer.transform.linear import as_recorded, has_tangent, on_tape, pull, push, replay
+from tenferro.tracer.transform.linear import as_recorded, has_tangent, on_tape, pull, push, replay, sized
 from tenferro.tracer.transform.positions import differing_further, everywhere, given_back, summed, together
 from tenferro.tracer.tree import opened
 
@@ -186,7 +186,7 @@ def matching(trace: Trace, like: Opened, tree: Any, what: str) -> list[Operand |
     given, treedef = opened(tree, what)
     if treedef != like.treedef:
         raise ShapeError(
-            f"{what} have the structure {treedef}; that of the values, {like.treedef}, is needed{at(user_line())}"
+            f"{what}: of structure {treedef}; that of the values, {like.treedef}, is needed{at(user_line())}"
         )
     found: list[Operand | None] = []
     for place, leaf in zip(like.places, like.leaves, strict=True):
@@ -208,7 +208,7 @@ def fitting(trace: Trace, given: Leaf, like: Leaf, what: str) -> Operand:
     if not fits or (mine.dtype != wanted.dtype and not _gives_way(given, wanted.dtype.kind)):
         found, needed = (f"{t.dtype.name} of shape {_shape_text(trace, t.shape)}" for t in (mine, wanted))
         raise ShapeError(f"{what}{like.path}: {found}; {needed} is needed, as the value's own{at(user_line())}")
-    return Derivation(trace).convert(given.operand, wanted.dtype)
+    return sized(Derivation(trace).convert(given.operand, wanted.dtype), wanted)
 
 
 def _gives_way(given: Leaf, kind: str) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from tenferro.tracer.derivation import Derivation
 from tenferro.tracer.errors import DerivativeError
 from tenferro.tracer.lines import at
 from tenferro.tracer.op import Absent, Constant
-from tenferro.tracer.program import Operand, Operation, Value
+from tenferro.tracer.program import ArrayType, Operand, Operation, Value
 from tenferro.tracer.tape import Tangent, Tape
 from tenferro.tracer.trace import Trace
 
@@ -49,6 +50,14 @@ def has_tangent(dtype: np.dtype[Any]) -> bool:
     return dtype.kind in "fc"
 
 
+def sized(x: Operand, like: ArrayType) -> Operand:
+    """The operand with the sizes of another, which are equal but may be written otherwise: rows compare them."""
+    shape = x.type.shape
+    if shape is like.shape or shape == like.shape or not isinstance(x, Value) or len(shape) != len(like.shape):
+        return x
+    return replace(x, type=ArrayType(x.type.dtype, like.shape, x.type.weak))
+
+
 def push(trace: Trace, operations: Sequence[Operation], tangents: dict[int, Operand]) -> None:
     """Add to ``tangents`` (by value id; what is missing is 0) those of the operations' results."""
     b = Derivation(trace)
@@ -60,7 +69,7 @@ def push(trace: Trace, operations: Sequence[Operation], tangents: dict[int, Oper
             found = _jvp(b, operation, mine)
         for value, tangent in zip(operation.outputs, found, strict=True):
             if tangent is not None and has_tangent(value.type.dtype):
-                tangents[value.id] = tangent
+                tangents[value.id] = sized(tangent, value.type)
 
 
 def _jvp(b: Derivation, operation: Operation, tangents: Sequence[Operand | None]) -> Sequence[Operand | None]:
@@ -89,7 +98,7 @@ def pull(trace: Trace, tape: Tape, cotangents: Mapping[int, Operand]) -> dict[in
             results = _transposed(b, operation, mine, is_linear)
             for x, ct in zip(operation.inputs, results, strict=True):
                 if type(x) is Tangent and ct is not None:
-                    total = b.plus(found.get(x.id), ct)
+                    total = b.plus(found.get(x.id), sized(ct, x.type))
                     assert total is not None
                     found[x.id] = total
     return found
