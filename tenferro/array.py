@@ -15,6 +15,7 @@ import numpy as np
 
 from tenferro.evaluation import evaluator
 from tenferro.naming import engine_of
+from tenferro.placing import PLACE
 from tenferro.tracer.api.methods import ArrayMethods
 from tenferro.tracer.complaints import refuse_sequences
 from tenferro.tracer.errors import DtypeError, LoweringError, TraceError
@@ -321,13 +322,15 @@ def wrap(data: AnyArray, engine: Engine, scalar: bool = False) -> Array:
 
 
 def _unpickled(data: AnyArray, scalar: bool) -> Array:
-    return Array(data, _default_engine(), scalar)
+    engine = engine_here()
+    return Array(engine.receive(data), engine, scalar)
 
 
-def _default_engine() -> Engine:
+def engine_here() -> Engine:
+    """Where arrays are made: on the engine of ``tn.on``, else on the first one."""
     from tenferro.runtime import default_runtime
 
-    return default_runtime().engines()[0]
+    return PLACE.get() or default_runtime().engines()[0]
 
 
 def asarray(x: Any, dtype: Any = None, *, copy: bool | None = None, engine: Engine | str | None = None) -> Array:
@@ -344,7 +347,7 @@ def asarray(x: Any, dtype: Any = None, *, copy: bool | None = None, engine: Engi
         return x if engine is None else x._to("asarray", engine)
     where = x._engine if isinstance(x, Array) and engine is None else None
     data = _as_ndarray(_shared(x) if isinstance(x, Array) else x, dtype, copy)
-    target = where or _default_engine()
+    target = where or engine_here()
     if engine is not None:
         target = engine_of("asarray", engine)
     if not target.is_host:

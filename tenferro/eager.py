@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from tenferro.array import Array, asarray, wrap
+from tenferro.array import Array, asarray, engine_here, wrap
 from tenferro.engines.engine import Engine
 from tenferro.jit import JitFunction
 from tenferro.naming import not_on_one
 from tenferro.operators import is_operator, make_native
-from tenferro.runtime import default_runtime
+from tenferro.placing import PLACE, at_home
 from tenferro.tracer.api.deliver import COMPUTED_IN_OUT, check_cast, stretches
 from tenferro.tracer.api.elementwise import SMALL_EXPONENTS
 from tenferro.tracer.api.promotion import check_number, out_mismatch
@@ -62,6 +62,9 @@ class EagerFunction:
         self._variants: dict[Hashable, JitFunction] = {}
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        place = PLACE.get()
+        if place is not None:
+            return self._on(place, args, kwargs)
         if not kwargs and 0 < len(args) < len(self._plain) and not any(map(self._taken_by_value, args)):
             return self._plain[len(args)](*args)
         try:
@@ -83,6 +86,15 @@ class EagerFunction:
         casting = static.get("casting", "same_kind")
         return result if out is None else _deliver(self.record.name, result, out, where, casting)
 
+    def _on(self, place: Engine, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The call under ``tn.on``: its arrays are brought to the engine, but to none where ``out`` is written."""
+        try:
+            writes = self.signature.bind(*args, **kwargs).arguments.get("out") is not None
+        except TypeError:
+            writes = False  # refused below
+        with at_home():
+            return self(args, kwargs) if writes else self(*_brought((args, kwargs), place))
+
     def _taken_by_value(self, x: Any) -> bool:
         """Whether a number decides what is computed: a small exponent, an int that no traced int can be."""
         if type(x) is int:
@@ -103,6 +115,15 @@ class EagerFunction:
                 self._variants.clear()
             found = self._variants[key] = _jitted(self.record, names, static)
         return found
+
+
+def _brought(x: Any, place: Engine) -> Any:
+    """Every tn.Array in it on this engine."""
+    if type(x) is Array:
+        return x._to("on", place)
+    if type(x) is dict:
+        return {k: _brought(v, place) for k, v in x.items()}
+    return type(x)(_brought(v, place) for v in x) if type(x) in (tuple, list) else x
 
 
 def _as_number(x: Any) -> Any:
@@ -227,7 +248,7 @@ def call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if record.view and name != "astype":  # whose bits are those of the kernels
         return _view(record, args, kwargs)
     if not record.arrays:
-        return _made(_run(record, args, kwargs), default_runtime().engines()[0])
+        return _made(_run(record, args, kwargs), engine_here())
     return _function(name)(args, kwargs)
 
 
@@ -249,7 +270,7 @@ def of_namespace(result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     if current_trace() is not None:
         return result
     has_array = any(isinstance(x, np.ndarray | np.generic | Array) for x in leaves((args, kwargs)))
-    return result if has_array else _made(result, default_runtime().engines()[0])
+    return result if has_array else _made(result, engine_here())
 
 
 def _view(record: ApiFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -272,8 +293,8 @@ def _made(result: Any, engine: Engine) -> Any:
     if isinstance(result, tuple | list):
         return type(result)(_made(r, engine) for r in result)
     if isinstance(result, np.ndarray):
-        return wrap(as_native(result, "x", "array"), engine)
-    return wrap(np.asarray(result), engine, scalar=True) if isinstance(result, np.generic) else result
+        return wrap(engine.receive(as_native(result, "x", "array")), engine)
+    return wrap(engine.receive(np.asarray(result)), engine, scalar=True) if isinstance(result, np.generic) else result
 
 
 # -- NumPy's protocols -----------------------------------------------------------------------------------------------
@@ -323,7 +344,8 @@ def _converted(value: Any, dtype: np.dtype[Any]) -> Any:
     """The value in this dtype, by tenferro's own conversion (float to int saturates); a Python number must fit."""
     check_number("setitem", value, dtype)
     if isinstance(value, np.ndarray | np.generic | Array) and value.dtype != dtype:
-        value = call("astype", (value, dtype), {})
+        with at_home():
+            value = call("astype", (value, dtype), {})
     return _data(value)
 
 
@@ -349,7 +371,8 @@ def set_item(array: Array, key: Any, value: Any) -> None:
 
 def update_in_place(array: Array, name: str, other: Any) -> Array:
     """``array op= other``: NumPy's function with ``out=array``."""
-    result = call(name, (array, other), {})
+    with at_home():
+        result = call(name, (array, other), {})
     if current_trace() is not None:
         array[...] = result  # refused there: a captured array is not the traced function's own
     _deliver(name, result, array, True)
@@ -384,9 +407,10 @@ def function_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: d
 
 
 def _nan_to_num(x: Any, copy: bool = True, *args: Any, **options: Any) -> Any:
-    made = _function("nan_to_num")((x, True, *args), options)
-    in_place = not copy and isinstance(x, np.ndarray | Array) and not getattr(x, "_scalar", False)
-    return _deliver("nan_to_num", made, x, True) if in_place else made
+    if copy or not isinstance(x, np.ndarray | Array) or getattr(x, "_scalar", False):
+        return _function("nan_to_num")((x, True, *args), options)
+    with at_home():
+        return _deliver("nan_to_num", _function("nan_to_num")((x, True, *args), options), x, True)
 
 
 def _copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
