@@ -5,7 +5,7 @@ start a process that finds everything else in the disk cache. Such a process imp
 instances of a few and compares fewer. Here each method is compiled at its first call.
 
 What comes out behaves as the standard's, which is asked for ``dataclasses.fields``, ``replace`` and their like, and
-makes what is not written here: dataclasses that derive from others, orders, ``ClassVar`` and ``InitVar``.
+makes what is not written here: orders, ``ClassVar`` and ``InitVar``, and what derives from classes of its own.
 """
 
 from __future__ import annotations
@@ -30,29 +30,44 @@ else:
         def made(cls):
             kinds = inspect.get_annotations(cls)
             is_plain = all(type(k) is str and not k.startswith(_SPECIAL) for k in kinds.values())
-            if not is_plain or options.keys() - _OPTIONS or hasattr(cls, "__dataclass_fields__"):
+            bases = [b for b in reversed(cls.__mro__[1:]) if "__dataclass_fields__" in vars(b)]
+            is_ours = all(vars(b).get("_record", _NONE).frozen == options.get("frozen", False) for b in bases)
+            if not is_plain or options.keys() - _OPTIONS or not is_ours:
                 return dataclasses.dataclass(**options)(cls)
-            return _Record(cls, tuple(kinds), **options).made
+            return _Record(cls, tuple(kinds), bases, **options).made
 
         return made if cls is None else made(cls)
+
+
+class _None:
+    frozen = None
+
+
+_NONE = _None()
 
 
 class _Record:
     """One class being made, and what its methods are made of."""
 
     def __init__(
-        self, cls: type, names: tuple[str, ...], frozen: bool = False, slots: bool = False, eq: bool = True,
-        repr: bool = True,
+        self, cls: type, own: tuple[str, ...], bases: list[type], frozen: bool = False, slots: bool = False,
+        eq: bool = True, repr: bool = True,
     ) -> None:  # fmt: skip
-        self._names = names
-        self._options = {"frozen": frozen, "eq": eq, "repr": repr}
+        self.frozen = frozen
+        self._options = {"eq": eq, "repr": repr}
         self._slots = slots
+        self._own_names = own
         self._own = {k: v for k, v in vars(cls).items() if k not in ("__dict__", "__weakref__")}
-        given = {n: self._own.get(n, MISSING) for n in names}
-        self._fields = {n: d if isinstance(d, Field) else dataclasses.field(default=d) for n, d in given.items()}
+        self._fields: dict[str, Field[Any]] = {}
+        for base in bases:
+            self._fields |= vars(base)["_record"]._fields
+        given = {n: self._own.get(n, MISSING) for n in own}
+        self._fields |= {n: d if isinstance(d, Field) else dataclasses.field(default=d) for n, d in given.items()}
+        self._names = tuple(self._fields)
         if any(f.kw_only is True for f in self._fields.values()):
             raise TypeError(f"{cls.__qualname__}: kw_only is the standard dataclass's")
         self.made: Any = self._with_slots(cls) if slots else self._without_fields(cls)
+        self.made._record = self
         self._original = cls
         if "__match_args__" not in self._own:
             self.made.__match_args__ = tuple([n for n, f in self._fields.items() if f.init])
@@ -62,7 +77,9 @@ class _Record:
 
     def _with_slots(self, cls: type) -> type:
         space = {k: v for k, v in self._own.items() if k not in self._fields}
-        made: type = type(cls)(cls.__name__, cls.__bases__, {**space, "__slots__": self._names})
+        taken = {n for b in cls.__mro__[1:] for n in vars(b).get("__slots__", ())}
+        names = tuple([n for n in self._own_names if n not in taken])
+        made: type = type(cls)(cls.__name__, cls.__bases__, {**space, "__slots__": names})
         made.__qualname__ = cls.__qualname__
         return made
 
@@ -76,9 +93,10 @@ class _Record:
         """What the standard library says of the class, asked once."""
         cls = self._original
         copy = cls if self._slots else type(cls)(cls.__name__, cls.__bases__, dict(self._own))
-        made = dataclasses.dataclass(**self._options)(copy)
-        self.made.__dataclass_fields__ = made.__dataclass_fields__  # type: ignore[attr-defined]
-        self.made.__dataclass_params__ = made.__dataclass_params__  # type: ignore[attr-defined]
+        made: Any = dataclasses.dataclass(init=False, repr=False, eq=False, frozen=self.frozen)(copy)
+        parameters = made.__dataclass_params__
+        parameters.init, parameters.repr, parameters.eq = True, self._options["repr"], self._options["eq"]
+        self.made.__dataclass_fields__, self.made.__dataclass_params__ = made.__dataclass_fields__, parameters
         return getattr(self.made, attribute)
 
     # -- methods -----------------------------------------------------------------------------------------------------
@@ -158,7 +176,7 @@ class _Record:
                 value = f"__default_{n}__"
             else:
                 continue
-            lines.append(f"__set__(self, {n!r}, {value})" if self._options["frozen"] else f"self.{n} = {value}")
+            lines.append(f"__set__(self, {n!r}, {value})" if self.frozen else f"self.{n} = {value}")
         if hasattr(self.made, "__post_init__"):
             lines.append("self.__post_init__()")
         return self._compiled(", ".join(head), lines or ["pass"], space)

@@ -130,12 +130,52 @@ def test_what_is_not_written_here_is_the_standards():
     counted, _ = both("n: typing.ClassVar[int] = 3\nx: int", {})
     assert counted(2).x == 2 and [f.name for f in dataclasses.fields(counted)] == ["x"]
 
-    @dataclass(frozen=True)
+    @dataclasses.dataclass(frozen=True)
     class Child(Point):
         z: int = 5
 
+    @dataclass(frozen=True)
+    class Grandchild(Child):
+        x: int
+        w: int = 6
+
     assert Child(1, (), 2) == Child(1, z=2) != Child(1)
-    assert dataclasses.astuple(Child(1)) == (1, (), 5)
+    assert dataclasses.astuple(Grandchild(1)) == (1, (), 5, 6)
+
+
+@pytest.mark.parametrize("slots", [False, True])
+def test_what_derives_from_ours_is_as_the_standards(slots: bool):
+    made = []
+    for decorate in (dataclass, dataclasses.dataclass):
+
+        @decorate(frozen=True, slots=slots)
+        class A:
+            x: int
+            y: list[int] = dataclasses.field(default_factory=list)
+
+        @decorate(frozen=True, slots=slots)
+        class B(A):
+            z: int = 3
+            x: int
+
+        class Plain(B):
+            pass
+
+        @decorate(frozen=True, slots=slots)
+        class C(Plain):
+            y: tuple[int, ...] = ()  # type: ignore[assignment]
+
+        made.append((A, B, C))
+    ours, standards = made
+    for mine, other in zip(ours, standards, strict=True):
+        assert mine.__match_args__ == other.__match_args__
+        assert repr(mine(1)) == repr(other(1)) and repr(mine(x=1, y=2)) == repr(other(x=1, y=2))
+        assert [f.name for f in dataclasses.fields(mine)] == [f.name for f in dataclasses.fields(other)]
+        assert vars(mine).get("__slots__") == vars(other).get("__slots__")
+        assert str(mine.__dataclass_params__) == str(other.__dataclass_params__)
+        assert mine(1) == mine(1) and mine(1) != mine(2)
+    assert ours[0](1) != ours[1](1)
+    assert hash(ours[2](1)) == hash(ours[2](1, ()))
 
 
 def test_a_repr_of_itself_ends():
