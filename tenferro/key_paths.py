@@ -4,11 +4,11 @@ out."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from tenferro.tracer import tree
 from tenferro.tracer.lines import at, user_line
+from tenferro.tracer.records import dataclass
 from tenferro.tracer.tree import IsLeaf, TreeDef
 
 
