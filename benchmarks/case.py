@@ -8,6 +8,8 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from benchmarks.words import Words
+
 Array: TypeAlias = np.ndarray[Any, Any]
 Inputs: TypeAlias = tuple[Array, ...]
 MakeInputs: TypeAlias = Callable[[np.dtype[Any], float], Inputs]
@@ -19,7 +21,8 @@ class ArrayCase:
 
     ``inputs(dtype, scale)`` makes the data; ``scale`` multiplies the number of elements. ``moved(inputs)`` is the least
     number of bytes that must be read and written, None where no array is written. ``tolerance``: the largest allowed
-    difference from NumPy in float64, relative to the largest magnitude in the result, in epsilons of the dtype."""
+    difference from NumPy in float64, relative to the largest magnitude in the result, in epsilons of the dtype.
+    ``written``: the same in the words of tenferro and JAX, where it takes a transformation or a loop."""
 
     name: str
     formula: str
@@ -27,6 +30,7 @@ class ArrayCase:
     inputs: MakeInputs
     moved: Callable[[Inputs], int] | None = None
     tolerance: float = 32.0
+    written: Callable[[Words], Callable[..., Any]] | None = None
     small: bool = False  # microseconds a call: what is timed is the way into the kernel
 
 

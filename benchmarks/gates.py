@@ -10,14 +10,14 @@ from benchmarks.case import Case
 from benchmarks.measure import Result
 from benchmarks.report import Report, best_peer, floor, groups, of
 
-Measure = Literal["best peer", "jax", "numpy", "floor", "compiles"]
+Measure = Literal["best peer", "jax", "numpy", "numba", "floor", "compiles"]
 BOTH = ("float32", "float64")
 
 
 @dataclass(frozen=True)
 class Gate:
-    """``best peer``, ``jax`` and ``numpy``: their time over tenferro's, at least ``bound``. ``floor``: tenferro's time
-    over that of the copy, at most ``bound``. ``compiles``: tenferro's, at most ``bound``."""
+    """``best peer``, ``jax``, ``numpy`` and ``numba``: their time over tenferro's, at least ``bound``. ``floor``:
+    tenferro's time over that of the copy, at most ``bound``. ``compiles``: tenferro's, at most ``bound``."""
 
     case: str
     dtypes: tuple[str, ...]
@@ -50,6 +50,17 @@ GATES = (
     Gate("max_all", ("float32",), "best peer", 1.0),
     Gate("argmax_all", ("float32",), "best peer", 1.0),
     Gate("embedding", BOTH, "best peer", 1.0),
+    Gate("gelu_grad", BOTH, "best peer", 1.5),
+    Gate("lse_grad", BOTH, "best peer", 1.5),
+    Gate("norm_grad", BOTH, "best peer", 1.5),
+    Gate("mlp_grad", ("float32",), "jax", 1.0),
+    Gate("mlp_grad", ("float64",), "jax", 1.5),
+    Gate("rnn", BOTH, "jax", 1.0),
+    Gate("rnn_grad", BOTH, "jax", 1.0),
+    Gate("lorenz", BOTH, "jax", 1.0),
+    Gate("count_10m", BOTH, "numba", 0.83),
+    Gate("leaves_grad", BOTH, "jax", 10.0),
+    Gate("mandelbrot", BOTH, "jax", 2.0),
     Gate("compile_30", BOTH, "jax", 5.0),
     Gate("compile_3000", BOTH, "jax", 4.0),
     Gate("many_sizes", BOTH, "jax", 100.0),
@@ -70,7 +81,7 @@ def found(gate: Gate, results: Sequence[Result], case: Case | None) -> float | N
             return float(text) if text else None
         case "compiles":
             return None if mine.compiles is None else float(mine.compiles)
-        case "best peer" | "jax" | "numpy":
+        case "best peer" | "jax" | "numpy" | "numba":
             peer = best_peer(results, case) if gate.measure == "best peer" else of(results, gate.measure)
             if peer is None or peer.status != "ok" or peer.seconds is None:
                 return None

@@ -76,7 +76,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, *, unro
             return _counted(trace, lower, upper, body_fun, value)
         _, _, last = traced.while_loop(
             trace, lambda s: s[0] < s[1], lambda s: (s[0] + 1, s[1], body_fun(s[0], s[2])),
-            (lower + np.int64(0), upper + np.int64(0), value), "fori_loop",
+            (lower, upper, value), "fori_loop",
         )  # fmt: skip
         return last
 
@@ -90,7 +90,7 @@ def _counted(trace: Trace, lower: Any, upper: Any, body: Function, value: Any) -
 
     turns = maximum(sub(end, begin), 0)
     (_, last), _ = traced.scan(
-        trace, lambda s, _: ((s[0] + 1, body(s[0], s[1])), None), (np.int64(0) + lower, value), None, turns, False,
+        trace, lambda s, _: ((s[0] + 1, body(s[0], s[1])), None), (lower, value), None, turns, False,
         "fori_loop",
     )  # fmt: skip
     return last

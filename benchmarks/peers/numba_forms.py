@@ -23,6 +23,31 @@ def axpy_arrays(x: Any, y: Any, z: Any) -> Any:
     return x.dtype.type(2.5) * x + y * z - x.dtype.type(0.5)
 
 
+@njit  # type: ignore[untyped-decorator]
+def _count(x: Any) -> Any:
+    v = x
+    for i in range(10_000_000):
+        v = v * 0.999999 + i * 1e-7
+    return v
+
+
+def count_10m_serial(x: Any) -> Any:
+    return np.asarray(_count(x[()]), x.dtype)
+
+
+@njit(parallel=True)  # type: ignore[untyped-decorator]
+def gelu_grad_loops(x: Any) -> Any:
+    out = np.empty_like(x)
+    flat, found = x.reshape(-1), out.reshape(-1)
+    half, one, three = x.dtype.type(0.5), x.dtype.type(1), x.dtype.type(3)
+    c, d = x.dtype.type(0.7978845608028654), x.dtype.type(0.044715)
+    for i in prange(x.size):
+        v = flat[i]
+        t = np.tanh(c * (v + d * v * v * v))
+        found[i] = half * (one + t) + half * v * (one - t * t) * c * (one + three * d * v * v)
+    return out
+
+
 @njit(parallel=True)  # type: ignore[untyped-decorator]
 def gelu_loops(x: Any) -> Any:
     out = np.empty_like(x)

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import tenferro as tn
 from benchmarks.case import ArrayCase, Inputs
 from benchmarks.peers.peer import Call, Peer
+from benchmarks.words import tenferro_words
+
+
+def form_of(case: ArrayCase) -> Callable[..., Any]:
+    """The case's function as tenferro runs it."""
+    return case.function if case.written is None else case.written(tenferro_words())
 
 
 class TenferroPeer(Peer):
@@ -23,7 +29,7 @@ class TenferroPeer(Peer):
         return str(tn.__version__)
 
     def forms(self, case: ArrayCase, inputs: Inputs) -> Mapping[str, Call]:
-        compiled = tn.jit(case.function)
+        compiled = tn.jit(form_of(case))
         return {"jit": lambda: compiled(*inputs)}
 
 
@@ -35,7 +41,7 @@ class TenferroCudaPeer(TenferroPeer):
         self.engine = tn.cuda_engine(0)  # ImportError without CuPy
 
     def forms(self, case: ArrayCase, inputs: Inputs) -> Mapping[str, Call]:
-        compiled = tn.jit(case.function)
+        compiled = tn.jit(form_of(case))
         arrays = [tn.asarray(x, engine=self.engine) for x in inputs]
 
         def call() -> Any:

@@ -68,6 +68,32 @@ FORMS: dict[str, Callable[..., Any]] = {
     "argmax_all": torch.argmax,
     "embedding": lambda table, tokens: table[tokens],
 }
+
+
+def _gradient(loss: Callable[..., Any]) -> Callable[..., Any]:
+    """By its first argument."""
+
+    def gradient(x: Any, *rest: Any) -> Any:
+        x = x.detach().requires_grad_()
+        return torch.autograd.grad(loss(x, *rest), x)[0]
+
+    return gradient
+
+
+def mlp_grad(x: Any, w1: Any, b1: Any, w2: Any, b2: Any, y: Any) -> Any:
+    given = [p.detach().requires_grad_() for p in (w1, b1, w2, b2)]
+    z = mlp(x, *given)
+    loss = -(torch.log_softmax(z, 1) * y).sum() / x.shape[0]
+    return torch.cat([g.reshape(-1) for g in torch.autograd.grad(loss, given)])
+
+
+FORMS |= {
+    "gelu_grad": _gradient(lambda x: FORMS["gelu"](x).sum()),
+    "lse_grad": _gradient(lambda x: torch.logsumexp(x, -1).sum()),
+    "norm_grad": _gradient(lambda x, w: (layer_norm(x, 1.0, 0.0) * w).sum()),
+    "mlp_grad": mlp_grad,
+    "hand_ten": lambda x, y: torch.sqrt(x * x + y * y) * torch.exp(-x) + torch.tanh(x - y) / (1 + y * y),
+}
 LIBRARY: dict[str, Callable[..., Any]] = {
     "gelu": lambda x: torch.nn.functional.gelu(x, approximate="tanh"),
     "softmax": lambda x: torch.softmax(x, -1),
@@ -100,6 +126,8 @@ class TorchPeer(Peer):
 
     def forms(self, case: ArrayCase, inputs: Inputs) -> Mapping[str, Call]:
         tensors = [torch.from_numpy(x) for x in inputs]
+        if case.name not in FORMS:
+            return {}
         plain = FORMS[case.name]
         found: dict[str, Call] = {"eager": lambda: plain(*tensors)}
         if case.name in LIBRARY:
@@ -112,5 +140,5 @@ class TorchPeer(Peer):
         return found
 
     def array(self, result: Any, dtype: np.dtype[Any]) -> Array:
-        array: Array = result.numpy()
+        array: Array = result.detach().numpy()
         return array
