@@ -12,7 +12,7 @@ from tenferro.listing import listing as _listing
 from tenferro.publishing import public as _public
 from tenferro.tracer.api.random_registry import RANDOM as _RANDOM
 
-_SIZES = frozenset({"shape", "num", "d"})
+_SIZES = frozenset({"shape", "num", "d", "m"})
 """Parameters of any function that hold sizes."""
 
 globals().update((name, _public(__name__, name, record, _SIZES)) for name, record in _RANDOM.items())

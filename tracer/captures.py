@@ -139,7 +139,8 @@ class Captured:
             if _generator_state(generator) != state:
                 raise TraceError(
                     f"{self._name}: generator {text} drew random numbers while tracing; they would be frozen into the "
-                    f"program, pass the numbers as an argument{at(user_line())}"
+                    f"program, tenferro.random makes numbers of a key, or pass the numbers as an "
+                    f"argument{at(user_line())}"
                 )
 
     def captures(

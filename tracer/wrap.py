@@ -144,11 +144,29 @@ def _converting(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
     return convert
 
 
+_BY_KEY = {
+    **dict.fromkeys(("rand", "random", "random_sample", "ranf", "sample"), "uniform"),
+    **dict.fromkeys(("randn", "standard_normal"), "normal"),
+    **dict.fromkeys(("integers", "random_integers"), "randint"),
+    **dict.fromkeys(("seed", "default_rng", "RandomState", "Generator"), "key"),
+    "bytes": "bits", "standard_cauchy": "cauchy", "standard_exponential": "exponential",
+    "standard_gamma": "gamma", "standard_t": "t", "weibull": "weibull_min",
+    **{name: name for name in (
+        "beta", "binomial", "chisquare", "choice", "dirichlet", "exponential", "f", "gamma", "geometric", "gumbel",
+        "laplace", "logistic", "lognormal", "multinomial", "multivariate_normal", "normal", "pareto", "permutation",
+        "poisson", "randint", "rayleigh", "shuffle", "triangular", "uniform", "wald",
+    )},
+}  # fmt: skip
+"""NumPy's name → that of the like in ``tenferro.random``."""
+
+
 def _frozen(name: str) -> Callable[..., Any]:
+    nearest = f"tenferro.random{f'.{_BY_KEY[name]}' if _BY_KEY.get(name) else ''}"
+
     def refuse(*args: Any, **kwargs: Any) -> Any:
         raise TraceError(
-            f"numpy.random.{name}: inside a traced function its numbers would be drawn once and frozen; draw outside "
-            f"and pass the numbers as an argument{at(user_line())}"
+            f"numpy.random.{name}: inside a traced function its numbers would be drawn once and frozen; {nearest} "
+            f"makes numbers of a key, or draw outside and pass the numbers as an argument{at(user_line())}"
         )
 
     return refuse

@@ -69,6 +69,18 @@ BAD_CALLS: dict[str, Bad] = {
         TypeError,
         r"^poisson: lam of dtype complex128",
     ),
+    "orthonormal": (
+        lambda k: tn.random.orthogonal(k, 3, dtype=complex),
+        (KEY,),
+        TypeError,
+        r"^orthogonal: dtype complex128",
+    ),
+    "covariance_root": (
+        lambda k, x: tn.random.multivariate_normal(k, x, x),
+        (KEY, A3),
+        ValueError,
+        r"^multivariate_normal: mean of rank 1 and cov of rank 1",
+    ),
     "random_binomial": (
         lambda k, x: tn.random.binomial(k, 5, x),
         (KEY, C3),
@@ -125,7 +137,7 @@ BAD_CALLS: dict[str, Bad] = {
 WITHOUT = {
     "copy", "absolute", "conjugate", "real", "imag", "exp", "log", "sin", "cos", "tanh", "sqrt", "rint", "iota",
     "reciprocal", "slice_update", "scatter", *(name for name in UNARY if name != "cbrt"), "mask_update", "numpy_call",
-    "tangent_product", "tangent_quotient", "tangent_pair", "recurrence", "scan", "while", "cond", "fma", "erfinv",
+    "tangent_product", "tangent_quotient", "tangent_pair", "recurrence", "scan", "while", "cond", "fma", "erf", "erfinv",
 }  # fmt: skip
 """Rows that refuse nothing a user can write, or that users reach only through the assignments tested below, or through
 derivatives. What refuses of control rows a user can write is refused where they are made (``tests/control``)."""

@@ -114,8 +114,8 @@ def counter(trace: Trace, shape: Shape) -> Operand:
 
 
 def words(trace: Trace, key: Key, shape: Shape, dtype: Dtype, numbers: Operand | None = None) -> Operand:
-    """Random bits of an unsigned dtype; narrow ones are the low bits of uint32. ``numbers``: those of the elements, where
-    they are not counted in row-major order."""
+    """Random bits of an unsigned dtype; narrow ones are the low bits of uint32. ``numbers``: those of the elements,
+    where they are not counted in row-major order."""
     wide = UINT64 if dtype.itemsize == 8 else UINT32
     numbers = counter(trace, shape) if numbers is None else numbers
     return build.convert(trace, trace.emit1(random.threefry, key.first, key.second, numbers, dtype=wide), dtype)

@@ -44,8 +44,8 @@ def uniform_from(
     trace: Trace, key: Key, shape: Shape, dtype: Dtype, low: float, high: float = 1.0, numbers: Operand | None = None
 ) -> TracedArray:
     """Floats in [low, high)."""
-    bounds = (build.literal(x, dtype) for x in (low, high))
-    return new(trace, between(trace, key, shape, dtype, *bounds, numbers))
+    bounds = build.literal(low, dtype), build.literal(high, dtype)
+    return new(trace, between(trace, key, shape, dtype, bounds[0], bounds[1], numbers))
 
 
 def signs(trace: Trace, key: Key, shape: Shape) -> Traced:
@@ -80,6 +80,18 @@ def normal(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     trace = running_trace("normal")
     target = float_dtype(dtype, "normal", "fc")
     return normal_from(trace, words_of(trace, key, "normal"), extents_of(shape, "normal"), target)
+
+
+def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """Normal numbers between two bounds: the inverse error function of a number between the bounds' error functions, so
+    that a lower bound above 5 (8 in float64) leaves few numbers to choose from."""
+    name = "truncated_normal"
+    trace, words, size, target, bounds = prepared(name, key, shape, dtype, lower=lower, upper=upper)
+    low, high = (trace.emit1(random.erf, (x / math.sqrt(2)).read()) for x in bounds)
+    u = between(trace, words, size, target, low, high)
+    found: Traced = new(trace, trace.emit1(random.erfinv, u)) * math.sqrt(2)
+    least, most = bounds
+    return np.clip(found, np.nextafter(least, math.inf), np.nextafter(most, -math.inf))
 
 
 def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = None) -> Any:
@@ -219,6 +231,7 @@ def sides(trace: Trace, key: Key, shape: Shape, dtype: Dtype) -> tuple[Traced, T
 
 FUNCTIONS: tuple[TracedFunction, ...] = (
     function("normal", normal, "key", "shape"),
+    function("truncated_normal", truncated_normal, "key", "lower", "upper", "shape"),
     function("lognormal", lognormal, "key", "sigma", "shape"),
     function("maxwell", maxwell, "key", "shape"),
     function("double_sided_maxwell", double_sided_maxwell, "key", "loc", "scale", "shape"),

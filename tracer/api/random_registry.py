@@ -9,9 +9,12 @@ from tenferro.tracer.api import (
     random_discrete,
     random_gamma,
     random_keys,
+    random_matrices,
     random_uniform,
 )
 from tenferro.tracer.api.record import TracedFunction
 
-_FAMILIES = (random_keys, random_uniform, random_continuous, random_gamma, random_discrete, random_choice)
+_FAMILIES = (
+    random_keys, random_uniform, random_continuous, random_gamma, random_discrete, random_choice, random_matrices,
+)  # fmt: skip
 RANDOM: dict[str, TracedFunction] = {f.name: f for family in _FAMILIES for f in family.FUNCTIONS}

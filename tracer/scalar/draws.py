@@ -12,8 +12,8 @@ import math
 import numpy as np
 
 from tenferro.tracer.scalar.builder import F32, F64, U32, U64, Builder, Dtype, Value
+from tenferro.tracer.scalar.error_function import erfinv
 from tenferro.tracer.scalar.exponential import exp, log
-from tenferro.tracer.scalar.inverse_error import erfinv
 from tenferro.tracer.scalar.threefry import block, joined
 
 OTHER = 2**64 - 1
