@@ -182,7 +182,7 @@ def fitted(trace: Trace, leaf: Leaf, wanted: ArrayType, what: str) -> Operand:
         trace.guard("==", n, m) for n, m in zip(mine.shape, wanted.shape, strict=True)
     )
     if same and (mine.dtype == wanted.dtype or leaf.weak or not has_tangent(wanted.dtype)):
-        return sized(Derivation(trace).convert(leaf.operand, wanted.dtype), wanted)
+        return sized(trace, Derivation(trace).convert(leaf.operand, wanted.dtype), wanted)
     raise ShapeError(f"{what} is {_text(trace, mine)}; {_text(trace, wanted)} is needed{at(user_line())}")
 
 

@@ -99,7 +99,7 @@ class _Sizes:
         like = self.type(declared)
         for n, m in zip(like.shape, x.type.shape, strict=True):
             self._trace.guard("==", n, m)
-        return sized(x, like)
+        return sized(self._trace, x, like)
 
 
 def _extent(x: Operand) -> Extent:

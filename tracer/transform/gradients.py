@@ -36,6 +36,17 @@ def deeper(trace: Trace) -> Iterator[None]:
         trace.depth -= 1
 
 
+@contextmanager
+def _varying(trace: Trace, values: Sequence[Value]) -> Iterator[None]:
+    """A derivative is taken of these."""
+    before = trace.varying
+    trace.varying = before | {v.id for v in values}
+    try:
+        yield
+    finally:
+        trace.varying = before
+
+
 Tangents = Sequence[Operand | None]
 
 
@@ -156,7 +167,7 @@ def record(
     variables = [
         leaf.variable(trace, v, f"argument of {name}") for leaf, v in zip(arguments.leaves, values, strict=True)
     ]
-    with deeper(trace):
+    with deeper(trace), _varying(trace, values):
         results, aux = separated(function(*arguments.close(variables)), has_aux, name)
     found = results_of(trace, results, f"{name}: the result")
     return Recorded(trace, name, start, arguments, tuple(values), found, aux)
@@ -208,7 +219,7 @@ def fitting(trace: Trace, given: Leaf, like: Leaf, what: str) -> Operand:
     if not fits or (mine.dtype != wanted.dtype and not _gives_way(given, wanted.dtype.kind)):
         found, needed = (f"{t.dtype.name} of shape {_shape_text(trace, t.shape)}" for t in (mine, wanted))
         raise ShapeError(f"{what}{like.path}: {found}; {needed} is needed, as the value's own{at(user_line())}")
-    return sized(Derivation(trace).convert(given.operand, wanted.dtype), wanted)
+    return sized(trace, Derivation(trace).convert(given.operand, wanted.dtype), wanted)
 
 
 def _gives_way(given: Leaf, kind: str) -> bool:

@@ -50,11 +50,13 @@ def has_tangent(dtype: np.dtype[Any]) -> bool:
     return dtype.kind in "fc"
 
 
-def sized(x: Operand, like: ArrayType) -> Operand:
-    """The operand with the sizes of another, which are equal but may be written otherwise: rows compare them."""
+def sized(trace: Trace, x: Operand, like: ArrayType) -> Operand:
+    """The operand with the sizes of another, where guards make them the same: rows compare how they are written."""
     shape = x.type.shape
     if shape is like.shape or shape == like.shape or not isinstance(x, Value) or len(shape) != len(like.shape):
         return x
+    if any(trace.canonical(n) != trace.canonical(m) for n, m in zip(shape, like.shape, strict=True)):
+        return x  # equal by another fact: what it is derived from does not say so
     return replace(x, type=ArrayType(x.type.dtype, like.shape, x.type.weak))
 
 
@@ -69,7 +71,7 @@ def push(trace: Trace, operations: Sequence[Operation], tangents: dict[int, Oper
             found = _jvp(b, operation, mine)
         for value, tangent in zip(operation.outputs, found, strict=True):
             if tangent is not None and has_tangent(value.type.dtype):
-                tangents[value.id] = sized(tangent, value.type)
+                tangents[value.id] = sized(trace, tangent, value.type)
 
 
 def _jvp(b: Derivation, operation: Operation, tangents: Sequence[Operand | None]) -> Sequence[Operand | None]:
@@ -98,7 +100,7 @@ def pull(trace: Trace, tape: Tape, cotangents: Mapping[int, Operand]) -> dict[in
             results = _transposed(b, operation, mine, is_linear)
             for x, ct in zip(operation.inputs, results, strict=True):
                 if type(x) is Tangent and ct is not None:
-                    total = b.plus(found.get(x.id), sized(ct, x.type))
+                    total = b.plus(found.get(x.id), sized(trace, ct, x.type))
                     assert total is not None
                     found[x.id] = total
     return found
