@@ -31,7 +31,7 @@ else:
             kinds = inspect.get_annotations(cls)
             is_plain = all(type(k) is str and not k.startswith(_SPECIAL) for k in kinds.values())
             bases = [b for b in reversed(cls.__mro__[1:]) if "__dataclass_fields__" in vars(b)]
-            is_ours = all(vars(b).get("_record", _NONE).frozen == options.get("frozen", False) for b in bases)
+            is_ours = all(vars(b).get("__late_methods__", _NONE).frozen == options.get("frozen", False) for b in bases)
             if not is_plain or options.keys() - _OPTIONS or not is_ours:
                 return dataclasses.dataclass(**options)(cls)
             return _Record(cls, tuple(kinds), bases, **options).made
@@ -60,14 +60,14 @@ class _Record:
         self._own = {k: v for k, v in vars(cls).items() if k not in ("__dict__", "__weakref__")}
         self._fields: dict[str, Field[Any]] = {}
         for base in bases:
-            self._fields |= vars(base)["_record"]._fields
+            self._fields |= vars(base)["__late_methods__"]._fields
         given = {n: self._own.get(n, MISSING) for n in own}
         self._fields |= {n: d if isinstance(d, Field) else dataclasses.field(default=d) for n, d in given.items()}
         self._names = tuple(self._fields)
         if any(f.kw_only is True for f in self._fields.values()):
             raise TypeError(f"{cls.__qualname__}: kw_only is the standard dataclass's")
         self.made: Any = self._with_slots(cls) if slots else self._without_fields(cls)
-        self.made._record = self
+        self.made.__late_methods__ = self
         self._original = cls
         if "__match_args__" not in self._own:
             self.made.__match_args__ = tuple([n for n, f in self._fields.items() if f.init])
