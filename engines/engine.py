@@ -12,6 +12,7 @@ import numpy as np
 from tenferro.engines.errors import ConfigurationError, ProviderContractError
 from tenferro.engines.events import Driver, ImmediateDriver
 from tenferro.lowering.checks import called
+from tenferro.lowering.donation import Donation
 from tenferro.lowering.exec_program import Instruction
 from tenferro.lowering.plan import Plan, Stretch
 from tenferro.tracer import switches
@@ -99,14 +100,24 @@ class Executable(ABC):
 
         Raises BoundsError, DivisionError (or warns, per ``np.errstate``) and MemoryLimitError with the user's line."""
 
+    def run_donated(self, inputs: Sequence[np.ndarray[Any, Any] | int], donation: Donation) -> RunResult:
+        """``run``, where inputs are given up: an output that lies in the memory of one is that very array."""
+        return self.run(inputs)
+
+    def refused(self, inputs: Sequence[np.ndarray[Any, Any] | int], donation: Donation) -> Mapping[int, str]:
+        """For each input that is given up and yet not used, by its number, why."""
+        return dict.fromkeys(donation.inputs, "this engine puts no result there")
+
     offers_shortcuts = False
     """Whether ``shortcut`` may give anything."""
     records_launches = False
     """Whether it tells profiles of each launch; else they record runs as a whole."""
 
-    def shortcut(self, inputs: Sequence[np.ndarray[Any, Any] | int], is_spent: bool = False) -> Shortcut | None:
+    def shortcut(
+        self, inputs: Sequence[np.ndarray[Any, Any] | int], is_spent: bool = False, donation: Donation | None = None
+    ) -> Shortcut | None:
         """What native calls may run for inputs of these layouts, which have been run before; None where Python is
-        needed. ``is_spent``: the last one's ``calls`` are used up."""
+        needed. ``is_spent``: the last one's ``calls`` are used up. ``donation``: what such calls give up."""
         return None
 
     @abstractmethod

@@ -19,6 +19,7 @@ from tenferro.tracer.records import dataclass
 
 if TYPE_CHECKING:
     from tenferro.engines.engine import Engine, Executable, RunResult
+    from tenferro.lowering.donation import Donation
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,14 +269,20 @@ def nbytes(values: Iterable[Any]) -> int:
 # -- hooks: each is called whether or not there is a recorder ----------------------------------------------------------
 
 
-def recorded_run(unit: Executable, engine: Engine, program: str, inputs: Any) -> RunResult:
+def recorded_run(
+    unit: Executable, engine: Engine, program: str, inputs: Any, donation: Donation | None = None
+) -> RunResult:
     """``unit.run(inputs)`` as an event. A device is waited for, before and after: the time is that of the work, and not
     of its submission."""
+
+    def alone() -> RunResult:
+        return unit.run(inputs) if donation is None else unit.run_donated(inputs, donation)
+
     if engine.is_host:
-        return recorded_call(lambda: unit.run(inputs), engine.id, program, inputs, not unit.records_launches)
+        return recorded_call(alone, engine.id, program, inputs, not unit.records_launches)
 
     def run() -> RunResult:
-        result = unit.run(inputs)
+        result = alone()
         engine.synchronize()
         return result
 

@@ -22,7 +22,7 @@ def in_place(references: References, steps: Sequence[Step], frees: Sequence[Sequ
     """The steps, with ``over`` of stores set where memory of the run's own can be taken over. ``frees``: the slots
     whose memory is dead after each step."""
     adopted = {s.target.index for s in steps if isinstance(s, AdoptStep)}
-    seen = _seen(references, steps)
+    seen = shown(references, steps)
     found: list[Step] = []
     for step, dead in zip(steps, frees, strict=True):
         if isinstance(step, RegionStep):
@@ -73,7 +73,7 @@ def _needed(region: Region, node: int) -> set[int]:
     return found
 
 
-def _seen(references: References, steps: Sequence[Step]) -> set[int]:
+def shown(references: References, steps: Sequence[Step]) -> set[int]:
     """The memory that an executor gets to see: it may keep it."""
     calls = [s.instruction for s in steps if isinstance(s, CallStep) and isinstance(s.instruction.op.form, Extension)]
     return {memory_root(references, s.index) for i in calls for s in (*i.inputs, *i.outputs) if isinstance(s, Slot)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tenferro.lowering.exec_program import ExecProgram, Slot
@@ -57,26 +57,38 @@ def steal(references: References, program: ExecProgram, steps: Sequence[Step]) -
         last.update((root, position) for root in memory_read(references, step))
     given = {i.slot.index for i in program.inputs}
     kept = {memory_root(references, o.index) for o in program.outputs if isinstance(o, Slot)}
-    updaters = {s.slot: k for k, step in enumerate(steps) if isinstance(step, RegionStep) for s in step.region.stores}
+    updaters = updaters_of(steps)
     found = list(steps)
     for position, step in enumerate(steps):
-        if not isinstance(step, AdoptStep):
-            continue
-        base, target = step.base.index, step.target.index
-        if memory_root(references, base) != base or base in given | kept:
-            continue
-        updater = updaters[target]
-        if last[base] == position:
-            found[position] = replace(step, steal=True)
-        elif last[base] == updater and not _reads_between(references, steps, base, position, updater):
-            renamed = _in_place(references, found[updater], base, target)
-            if renamed is not None:
-                found[position], found[updater] = replace(step, steal=True), renamed
+        if isinstance(step, AdoptStep) and memory_root(references, step.base.index) not in given | kept:
+            update_in_place(references, found, position, last, updaters[step.target.index])
     return found
 
 
-def _reads_between(references: References, steps: Sequence[Step], base: int, first: int, last: int) -> bool:
-    return any(base in memory_read(references, steps[k]) for k in range(first + 1, last))
+def updaters_of(steps: Sequence[Step]) -> dict[int, int]:
+    """For each slot that a region stores, the step."""
+    return {s.slot: k for k, step in enumerate(steps) if isinstance(step, RegionStep) for s in step.region.stores}
+
+
+def update_in_place(
+    references: References, steps: list[Step], position: int, last: Mapping[int, int], updater: int
+) -> bool:
+    """Have the AdoptStep at ``position`` take its base's memory, unless something would still read what is overwritten.
+    ``last``: the last step that reads each memory; ``updater``: the step that writes the target."""
+    step = steps[position]
+    assert isinstance(step, AdoptStep)
+    base, target = step.base.index, step.target.index
+    if memory_root(references, base) != base or last[base] not in (position, updater):
+        return False
+    if last[base] == updater:
+        if any(base in memory_read(references, steps[k]) for k in range(position + 1, updater)):
+            return False
+        renamed = _in_place(references, steps[updater], base, target)
+        if renamed is None:
+            return False
+        steps[updater] = renamed
+    steps[position] = replace(step, steal=True)
+    return True
 
 
 def _in_place(references: References, step: Step, base: int, target: int) -> Step | None:

@@ -96,7 +96,7 @@ def memory(plan: Plan) -> Memory:
                 held[target] = held.pop(base)
                 naive = add(naive, size(target))
         for slot in _allocates(step, references):
-            if slot not in held:
+            if slot not in held and slot not in plan.granted:
                 held[slot] = len(buffers)
                 buffers.append(Buffer(slot, size(slot), lines[slot], number))
                 now, naive = add(now, buffers[-1].size), add(naive, buffers[-1].size)

@@ -7,7 +7,8 @@ unless it is a matrix product; an engine knows more when it has seen layouts.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import field
 from typing import TypeAlias
 
 from tenferro.lowering.exec_program import ExecProgram, Instruction, Slot
@@ -128,11 +129,13 @@ def lines_of(step: Step) -> tuple[SourceLine, ...]:
 
 @dataclass(frozen=True, repr=False)
 class Plan:
-    """``frees[i]``: the slots whose memory is dead after step i (views keep their base alive)."""
+    """``frees[i]``: the slots whose memory is dead after step i (views keep their base alive). ``granted``: slots that
+    lie in the memory of a donated input, with its number."""
 
     program: ExecProgram
     steps: tuple[Step, ...]
     frees: tuple[tuple[int, ...], ...]
+    granted: Mapping[int, int] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"<plan {self.program.name}: steps {len(self.steps)}, regions {len(self.regions)}>"

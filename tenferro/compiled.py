@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal as OneOf
 
 import numpy as np
 
+from tenferro.donations import Donated, Donations, memory_of
 from tenferro.engines.engine import Engine, RunResult, Shortcut
 from tenferro.engines.errors import StaleError
 from tenferro.engines.recording import received
@@ -18,8 +20,7 @@ from tenferro.too_large import error_for
 from tenferro.tracer import tree
 from tenferro.tracer.capture_guards import Captures
 from tenferro.tracer.dims import evaluate
-from tenferro.tracer.errors import MutationError, TenferroError
-from tenferro.tracer.lines import at, user_line
+from tenferro.tracer.errors import TenferroError
 from tenferro.tracer.program import SemanticProgram, Value
 from tenferro.tracer.records import dataclass
 from tenferro.tracer.result import TraceResult
@@ -28,6 +29,7 @@ from tenferro.tracer.trace import is_tenferro_array
 
 if TYPE_CHECKING:
     from tenferro.lowered import Lowered
+    from tenferro.lowering.plan import Plan
 
 Wrap = Callable[[AnyArray, Engine, bool], Any]
 Kind = OneOf["array", "scalar", "number"]
@@ -124,8 +126,16 @@ class Compiled:
         )
         is_host = all(e.is_host for e in engines)
         self._is_plain = self._is_single and is_host and self._leaves[0].kind == "array"
-        self._is_direct = is_host and not self._writes
+        self._is_direct = is_host
+        self._donations: Donations | None = None
+        self.offer(())
         self.prepared: Prepared = self.prepare()
+
+    def offer(self, donated: Sequence[int]) -> None:
+        """Calls give up these inputs, beside those that the function writes."""
+        returned = {r.value for r in self._leaves if r.source == "input"}
+        found = Donations(self.program, self._writes, donated, returned)
+        self._donations = found if found.writes or found.offers else None
 
     def prepare(self) -> Prepared:
         """Prepare the program under the runtime's present configuration, for the engines that bear their names now."""
@@ -161,7 +171,18 @@ class Compiled:
         flat = self.prepared.flat
         if flat is None or self.prepared.epoch != self.runtime.epoch or any(e.broken for e in self.engines):
             return None
-        return flat.shortcut(inputs, is_spent)
+        if self._donations is None:
+            return flat.shortcut(inputs, is_spent)
+        found = flat.shortcut(inputs, is_spent, self._donations.of_call(inputs, inputs))
+        in_place = found is not None and all(found.outputs[o] == ("input", k) for k, o in self._writes)
+        return found if in_place else None
+
+    def donated(self, shortcut: Shortcut) -> tuple[int, ...]:
+        """The inputs that a shortcut writes to."""
+        if self._donations is None:
+            return ()
+        lent = {number for kind, number in shortcut.outputs if kind == "input"}
+        return tuple([k for k in (*dict(self._writes), *self._donations.offers) if k in lent])
 
     def _results(self, engines: Sequence[Engine]) -> str:
         """Where results are to lie: tn.Arrays on the first engine, NumPy arrays on the host. Engines of the host share
@@ -224,10 +245,9 @@ class Compiled:
         prepared = self.prepared
         if prepared.epoch != self.runtime.epoch:
             prepared = self.prepare()
-        if self._writes:
-            self._check_writes(inputs, originals)
+        donation = None if self._donations is None else self._donations.of_call(inputs, originals)
         try:
-            result = self.runtime.run_checked(self.engines, prepared, inputs)
+            result = self.runtime.run_checked(self.engines, prepared, inputs, donation)
         except StaleError:
             if self.runtime.epoch == prepared.epoch:  # of a runtime that the function itself uses
                 raise
@@ -242,32 +262,9 @@ class Compiled:
         if self._is_single:
             out = result.outputs[0]
             return out if self._is_plain and not wrapped else self._output(out, self._leaves[0].kind, wrapped)
-        for index, position in self._writes:
-            np.copyto(_memory(originals[index]), result.outputs[position])
+        if self._donations is not None:
+            self._donations.complete(result, inputs, originals)
         return self._rebuild(result, inputs, originals, wrapped)
-
-    def _check_writes(self, inputs: Sequence[Any], originals: Sequence[Any]) -> None:
-        """MutationError where a donated argument cannot be written; nothing has been done then."""
-        for index, _ in self._writes:
-            name = self.program.inputs[index].name
-            memory = _memory(originals[index])
-            if not isinstance(memory, np.ndarray):
-                raise MutationError(
-                    f"{self.program.name}: donated argument {name} is a {type(memory).__name__}, which has no memory "
-                    f"to write; an array is needed{at(user_line())}"
-                )
-            if not memory.flags.writeable:
-                raise MutationError(
-                    f"{self.program.name}: donated argument {name} is read-only; a writeable array is "
-                    f"needed{at(user_line())}"
-                )
-            for other, original in enumerate(originals):
-                # The trace took them for separate variables; NumPy would show the writes through both.
-                if other != index and np.may_share_memory(memory, _memory(original)):
-                    raise MutationError(
-                        f"{self.program.name}: donated argument {name} may share memory with "
-                        f"{self.program.inputs[other].name}; memory of its own is needed{at(user_line())}"
-                    )
 
     def _rebuild(self, result: RunResult, inputs: Sequence[Any], originals: Sequence[Any], wrapped: bool) -> Any:
         made: dict[int, Any] = {}  # by output, and −1 − input: what is returned twice is one object
@@ -311,8 +308,8 @@ class Compiled:
             return self._wrap(held, engine, original._scalar)
         return original
 
-    def lowered(self, inputs: Sequence[Any]) -> Lowered:
-        """The stages, for the sizes of these inputs."""
+    def lowered(self, inputs: Sequence[Any], originals: Sequence[Any]) -> Lowered:
+        """The stages, for the sizes of these inputs. ``originals`` as for ``run``."""
         from tenferro.lowered import Lowered
 
         prepared = self.prepared
@@ -320,7 +317,27 @@ class Compiled:
         def run(of: Prepared) -> RunResult:
             return self.runtime.run_checked(self.engines, of, inputs)
 
-        return Lowered(prepared, environment(self.program, inputs), run)
+        donate = None if self._donations is None else partial(self._donated, inputs, originals)
+        return Lowered(prepared, environment(self.program, inputs), run, donate)
+
+    def _donated(self, inputs: Sequence[Any], originals: Sequence[Any]) -> tuple[Plan | None, tuple[Donated, ...]]:
+        """The plan that uses what a call on these inputs gives up, None where it uses nothing; what becomes of each
+        donated argument."""
+        from tenferro.lowering.donation import donated as plan_of
+
+        known, flat = self._donations, self.prepared.flat
+        assert known is not None
+        refused: dict[int, str] = known.reasons(inputs, originals)
+        donation = known.of_call(inputs, originals)
+        if donation is None or flat is None:
+            given = {} if donation is None else dict.fromkeys(donation.inputs, "the program runs on several engines")
+            return None, known.told({**given, **refused}, {})
+        refused |= flat.refused(inputs, donation)
+        for k in refused:
+            donation = donation.without(k)
+        (plan,) = [p for p in self.prepared.plans if p is not None]
+        found = plan_of(plan, donation, environment(self.program, inputs))
+        return found.plan, known.told(refused, {g.input: g.output for g in found.grants})
 
 
 def _without_lines(program: SemanticProgram) -> SemanticProgram:
@@ -329,10 +346,5 @@ def _without_lines(program: SemanticProgram) -> SemanticProgram:
 
 def place_of(value: Any) -> str:
     """The engine in whose memory an input lies; empty for the host's, and for a number."""
-    memory = _memory(value)
+    memory = memory_of(value)
     return memory.engine.id if isinstance(memory, RemoteArray) else ""
-
-
-def _memory(original: Any) -> Any:
-    """The ndarray whose memory a write reaches."""
-    return original._data if is_tenferro_array(original) else original

@@ -362,6 +362,7 @@ def jit(
     static_argnums: Argnums = ...,
     static_argnames: Argnames = ...,
     donate_argnums: Argnums = ...,
+    donate_argnames: Argnames = ...,
     max_compiles: int | None = ...,
     engine: Engine | str | None = ...,
     engines: Sequence[Engine | str] | None = ...,
@@ -375,6 +376,7 @@ def jit(
     static_argnums: Argnums = ...,
     static_argnames: Argnames = ...,
     donate_argnums: Argnums = ...,
+    donate_argnames: Argnames = ...,
     max_compiles: int | None = ...,
     engine: Engine | str | None = ...,
     engines: Sequence[Engine | str] | None = ...,
@@ -387,6 +389,7 @@ def jit(
     static_argnums: Argnums = (),
     static_argnames: Argnames = (),
     donate_argnums: Argnums = (),
+    donate_argnames: Argnames = (),
     max_compiles: int | None = None,
     engine: Engine | str | None = None,
     engines: Sequence[Engine | str] | None = None,
@@ -395,7 +398,10 @@ def jit(
 
     f: any function of arrays, numbers and pytrees of them; without it ``jit(...)`` is a decorator. Methods work.
     static_argnums, static_argnames: arguments taken by value, which must be hashable; each value is a program.
-    donate_argnums: arguments that the function may write; the writes reach the caller's arrays when the call succeeds.
+    donate_argnums, donate_argnames: array arguments that the call may use up. One that the function writes is written
+    in place; the memory of one that it only reads becomes a result's of the same shape and dtype, which is then the
+    very array that was given. An error leaves them as they were. ``f.lower(*args).donations()`` says what becomes of
+    each.
     max_compiles: raise RecompileError instead of tracing more often than this.
     engine: where the function runs, by name or itself; by default where its tn.Array arguments are, else on the first
     engine. engines: several that it may use, the preferred one first; ``with tn.on(engine):`` inside the function puts
@@ -415,7 +421,7 @@ def jit(
     def decorate(function: Callable[..., Any]) -> JitFunction:
         _check_function(function)
         inner, around = unwrapped(function) if isinstance(function, Transformed) else (function, None)
-        binder = Binder(function, static_argnums, static_argnames, donate_argnums)
+        binder = Binder(function, static_argnums, static_argnames, donate_argnums, donate_argnames)
         made = JitFunction(inner, binder, max_compiles, engines=names, around=around)
         made.__name__ = getattr(function, "__name__", made.__name__)
         return made

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
+from tenferro.donations import Donated
 from tenferro.kernel_text import kernel_text
 from tenferro.lowering.exec_program import ExecProgram
 from tenferro.lowering.memory import memory
@@ -26,11 +27,13 @@ from tenferro.tracer.records import dataclass
 @dataclass(frozen=True, repr=False)
 class Lowered:
     """The stages of one program for the sizes of one call. ``run`` carries the program out on the call's inputs, by the
-    executables of what it is given."""
+    executables of what it is given; it uses up no argument. ``donate``: the plan that does, and what becomes of
+    each."""
 
     prepared: Prepared
     env: Mapping[Leaf, int]
     run: Callable[[Prepared], object]
+    donate: Callable[[], tuple[Plan | None, tuple[Donated, ...]]] | None = None
 
     @property
     def program(self) -> SemanticProgram:
@@ -138,10 +141,17 @@ class Lowered:
 
     def memory(self) -> Memory:
         """The peak of results and temporaries, as a formula over the call's sizes and as a number of bytes, and the
-        buffers that it is made of. LoweringError for a program of several engines."""
+        buffers that it is made of; results in the memory of donated arguments take none. LoweringError for a program of
+        several engines."""
         if self.prepared.flat is None:
             raise LoweringError(f"memory: {self.program.name} runs in {len(self.plans)} parts; one engine is needed")
-        return memory_of(self.plan, self.env, self.program)
+        plan = None if self.donate is None else self.donate()[0]
+        return memory_of(plan or self.plan, self.env, self.program)
+
+    def donations(self) -> tuple[Donated, ...]:
+        """For each donated argument whether its memory is used, as what, and why not; for a call on these very
+        arguments."""
+        return () if self.donate is None else self.donate()[1]
 
     def __str__(self) -> str:
         lines = [self._summary(), f"as_text(stage) shows one of {', '.join(SHOW_STAGES)}"]

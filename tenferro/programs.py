@@ -58,7 +58,7 @@ class Found:
 
     def lowered(self) -> Lowered:
         """The stages of the program, for the sizes of the call."""
-        return self.compiled.lowered(self.inputs)
+        return self.compiled.lowered(self.inputs, self.originals)
 
 
 class Programs:
@@ -179,6 +179,7 @@ class Programs:
         wrapped = call.wrapped or any(is_tenferro_array(array) for _, array in result.captured)
         targets = targets_of(self._name, engine, self._engines[1:], result.program)
         compiled = Compiled(result, reads, runtime, targets, wrap, not self._eager, places, wrapped)
+        compiled.offer([k for k, leaf in enumerate(call.dynamic) if leaf.donated])
         prepare_ms = (time.perf_counter() - started) * 1e3
         found = _fit(compiled, call)
         if found is None:

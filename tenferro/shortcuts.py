@@ -110,6 +110,10 @@ class Shortcuts:
             form, leaves = _form(treedef), _leaves(compiled, writer, engine, inputs)
         except (Unfit, LoweringError):
             return None
+        for k in compiled.donated(shortcut):
+            others = {g.array: x for g, x in zip(writer.inputs, inputs, strict=True) if isinstance(x, np.ndarray)}
+            others.pop(writer.inputs[k].array)
+            entry.apart(writer.inputs[k].array, inputs[k], others)
         if not entry.seal(shortcut, form, leaves, {k: given.array for k, given in enumerate(writer.inputs)}):
             return None
         self._state.add(entry)

@@ -229,7 +229,8 @@ def _names(setting: str, value: Any) -> tuple[str, ...]:
 
 
 class Binder:
-    """Binds calls of one function. ``static_argnums``, ``static_argnames`` and ``donate_argnums`` as JAX's.
+    """Binds calls of one function. ``static_argnums``, ``static_argnames``, ``donate_argnums`` and ``donate_argnames``
+    as JAX's.
 
     TypeError where a setting holds no numbers or names; ValueError where a name or number does not exist, or an
     argument is both static and donated."""
@@ -240,6 +241,7 @@ class Binder:
         static_argnums: Argnums = (),
         static_argnames: Argnames = (),
         donate_argnums: Argnums = (),
+        donate_argnames: Argnames = (),
     ) -> None:
         self.name = function_name(function)
         try:
@@ -259,7 +261,10 @@ class Binder:
         self.static_nums |= {self._by_name[n] for n in self.static_names if n in self._by_name}
         self.static_names |= {self._positional[n] for n in self.static_nums if n < len(self._positional)}
         self.donated_nums = self._checked_nums("donate_argnums", donate_argnums)
-        both = self.static_nums & self.donated_nums
+        self.donated_names = self._checked_names("donate_argnames", donate_argnames)
+        self.donated_nums |= {self._by_name[n] for n in self.donated_names if n in self._by_name}
+        self.donated_names |= {self._positional[n] for n in self.donated_nums if n < len(self._positional)}
+        both: set[Any] = (self.static_nums & self.donated_nums) or (self.static_names & self.donated_names)
         if both:
             raise ValueError(
                 f"jit: argument {self._name(min(both))} of {self.name} is both static and donated; one of these is "
@@ -355,7 +360,7 @@ class Binder:
         structures = []
         for place, argument in kept.items():
             name = self._name(place)
-            donated = place in self.donated_nums
+            donated = place in self.donated_nums or place in self.donated_names
             if type(argument) is np.ndarray:
                 leaves.append(classify(argument, name, self.name, donated))
                 structures.append(tree.LEAF)

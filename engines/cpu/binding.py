@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
@@ -21,6 +21,7 @@ import numpy as np
 from tenferro.engines.cpu import layout as lay, memory, poison
 from tenferro.engines.cpu.actions import Action as Action, Call as Call, Drop as Drop, Enter as Enter, ViewOf as ViewOf
 from tenferro.engines.cpu.arena import ARENA, Made, lay_out
+from tenferro.engines.cpu.donating import Lending, Place as Place
 from tenferro.engines.cpu.kernel import FAST, GOOD, KernelTable
 from tenferro.engines.cpu.launch import add_region
 from tenferro.engines.cpu.layout import NeedsCopyError, Strided, contiguous
@@ -30,6 +31,7 @@ from tenferro.engines.cpu.occupancy import Ends, Occupancy
 from tenferro.engines.cpu.products import add_product
 from tenferro.engines.cpu.slabs import copy_region, kept_slabs, slab_copy
 from tenferro.engines.cpu.traffic import Stage
+from tenferro.lowering.donation import is_checked
 from tenferro.lowering.exec_program import Instruction, Slot, Source
 from tenferro.lowering.plan import AdoptStep, CallStep, Plan, RegionStep, Step, ViewStep
 from tenferro.lowering.region import Access, Gather, Load, Region, Store, ViewStep as View
@@ -51,15 +53,6 @@ BRIEF_SHARE = 0.05
 and compiling them took most of the first call."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a slot's elements are: an array of the run, and the slot's layout in bytes from that array's first
-    element."""
-
-    position: int
-    strided: Strided
-
-
 @dataclass
 class BoundPlan:
     actions: list[Action]
@@ -70,16 +63,19 @@ class BoundPlan:
     seconds_left: float = 0.0  # of running until level 2 pays; 0 when there is nothing to wait for
     seconds: float = 0.0  # that the last run before then took
     estimate: float = 0.0  # seconds of a run on one thread
+    lent: frozenset[int] = frozenset()  # donated inputs that outputs lie in
+    refused: Mapping[int, str] = field(default_factory=dict)  # the other donated inputs, and why
     only: Enter | None = None  # the block of a plan that is nothing but it
-    picks: tuple[int, ...] = ()  # which of that block's arrays are the outputs
+    picks: tuple[int, ...] = ()  # which of that block's arrays are the outputs; −1 − input for one that lies there
 
     def __post_init__(self) -> None:
         if len(self.actions) != 1 or not isinstance(self.actions[0], Enter) or self.tail is not None:
             return
         made = self.actions[0].made
-        if self.outputs and all(o in made for o in self.outputs):
+        if self.outputs and all(o in made or o in self.lent for o in self.outputs):
             self.only = self.actions[0]
-            self.picks = tuple(1 + made.index(o) for o in self.outputs if isinstance(o, int))
+            found = [o for o in self.outputs if isinstance(o, int)]
+            self.picks = tuple([-1 - o if o in self.lent else 1 + made.index(o) for o in found])
 
 
 @dataclass
@@ -140,6 +136,8 @@ class Binder:
     virtual: int = -1
     ends: Ends = field(init=False)
     occupancy: Occupancy = field(default_factory=Occupancy)  # of the current block
+    lending: Lending = field(default_factory=Lending)
+    checked: bool = False  # something in the current block may raise
     stage: Stage = field(default_factory=Stage)  # what launches are a part of
 
     def __post_init__(self) -> None:
@@ -153,6 +151,8 @@ class Binder:
         tail = None
         for number in range(start, len(self.plan.steps)):
             self.number = number
+            if number == self.lending.first:
+                self.lending.begin(self)
             tail = self._step(self.plan.steps[number], number)
             if tail is not None:
                 break
@@ -172,7 +172,8 @@ class Binder:
         outputs: tuple[int | Source, ...] = ()
         if tail is None:
             outputs = tuple(self._output(o) for o in self.plan.program.outputs)
-        return BoundPlan(self.actions, self.positions, outputs, tail, self.level, estimate=self.seconds)
+        lent = self.lending.positions
+        return BoundPlan(self.actions, self.positions, outputs, tail, self.level, estimate=self.seconds, lent=lent)
 
     def _shape_results(self) -> None:
         """An array that the last block makes takes the shape of the result that it is (a product with a vector is a
@@ -233,11 +234,14 @@ class Binder:
 
     def _all_fresh(self, slots: Sequence[int], line: SourceLine | None) -> list[Place]:
         """The same for the slots that a kernel will write."""
+        if slots[0] in self.plan.granted:
+            return [self.lending.place(self, slot) for slot in slots]
         wanted, tag = [], memory.line_tag(line)
         for slot in slots:
             made = Made(self.new_position(), self._shape(slot), self.types[slot].dtype, tag, self.number)
             wanted.append((made, self.ends.in_block(slot, self.number)))
-        if self.block is not None and self.occupancy.ends_before(self.made, wanted, self._dead_hosts()):
+        may_end = self.block is not None and not self.lending.has_begun
+        if may_end and self.occupancy.ends_before(self.made, wanted, self._dead_hosts()):
             self.close_block()
         places = []
         for slot, (made, end) in zip(slots, wanted, strict=True):
@@ -279,7 +283,7 @@ class Binder:
         if self.block is None:
             self.block = Block()
             self.block_positions, self.made, self.dead, self.launched = {}, {}, {}, {}
-            self.occupancy = Occupancy()
+            self.occupancy, self.checked = Occupancy(), False
             self.block_seconds = 0.0
         return self.block
 
@@ -296,6 +300,8 @@ class Binder:
         """``is_last``: the run ends with the block, and with it what would have to be dropped."""
         if self.block is None:
             return
+        if self.lending.has_begun:
+            self.lending.check_end(self, is_last)
         block, self.block = self.block, None
         block.heavy = self.block_seconds > HEAVY_SECONDS
         self.seconds += self.block_seconds
@@ -329,11 +335,16 @@ class Binder:
             self._all_fresh(new, line)
         scratch = self.positions
         self._add_region(copied, region)
+        self.checked = self.checked or is_checked(region)
         self.release(range(scratch, self.positions))  # what its launches hand to one another
         self._free(range(self.virtual + 1, before + 1))
 
     def _takes_over(self, store: Store) -> bool:
-        """Put a store's slot where the array lies that it may be written over, if that is the run's own."""
+        """Put a store's slot where the array lies that it may be written over, if that is the run's own, or where it
+        was granted a place."""
+        if store.slot in self.plan.granted:
+            self.lending.place(self, store.slot)
+            return True
         place = None if store.over is None else self.places[store.over]
         if place is None or place.position not in self.owned - self.shown:
             return False
@@ -416,7 +427,7 @@ class Binder:
 
     def _adopt(self, step: AdoptStep) -> None:
         base, target = self.places[step.base.index], step.target.index
-        if step.steal and base.position in self.owned - self.shown:
+        if step.steal and (base.position in self.owned - self.shown or base.position in self.lending.positions):
             self.put(target, base)
             return
         place = self.fresh(target, step.instruction.line)
@@ -440,6 +451,7 @@ class Binder:
     def _call(self, instruction: Instruction, number: int) -> Tail | None:
         if isinstance(instruction.op.form, op.Contraction):
             add_product(self, instruction)
+            self.lending.check_order(self, instruction.outputs[0].index)
             return None
         if instruction.op is control.scan and add_scan(self, instruction):
             return None
@@ -470,7 +482,10 @@ class Binder:
         return Tail(number + 1, self, tuple(s.index for s in instruction.outputs), leaves)
 
     def _output(self, source: Source) -> int | Source:
-        return self.array_of(source.index) if isinstance(source, Slot) else source
+        if not isinstance(source, Slot):
+            return source
+        lent = self.lending.output(self, source.index)
+        return self.array_of(source.index) if lent is None else lent
 
 
 def _leaf(instruction: Instruction, output: int, axis: int) -> Leaf:

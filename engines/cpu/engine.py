@@ -7,6 +7,7 @@ compiled again at level 2 when they have run for about five times their compile 
 
 from __future__ import annotations
 
+import math
 import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,7 @@ import numpy as np
 from tenferro.engines.cpu import binding, loop_kernel, loops, memory, native, products, select, threads
 from tenferro.engines.cpu.binding import Binder, BoundPlan, Call, Drop, Enter, Place, Tail, ViewOf
 from tenferro.engines.cpu.direct import direct
+from tenferro.engines.cpu.donating import bind_donated
 from tenferro.engines.cpu.kernel import FAST, GOOD, KernelTable
 from tenferro.engines.cpu.layout import Strided
 from tenferro.engines.cpu.recorded import Recorded
@@ -28,6 +30,7 @@ from tenferro.engines.recording import recorders
 from tenferro.engines.reference import ReferenceExecutable, evaluated
 from tenferro.engines.values import input_sizes, scalar_array
 from tenferro.lowering import lower
+from tenferro.lowering.donation import Donation
 from tenferro.lowering.exec_program import Slot
 from tenferro.lowering.plan import Plan, Stretch
 from tenferro.tracer.bodies import Body, asked
@@ -107,11 +110,11 @@ class CpuExecutable(Executable):
         self._bodies: dict[Body, CpuExecutable] = {}
         self._recorded = Recorded(engine_id, plan.program.name)
 
-    def run(self, inputs: Sequence[Array | int]) -> RunResult:
-        key = _layout_key(inputs)
+    def run(self, inputs: Sequence[Array | int], donation: Donation | None = None) -> RunResult:
+        key = _layout_key(inputs, donation)
         bound = self._bound.get(key)
         if bound is None:
-            bound = self._bind(key, inputs)
+            bound = self._bind(key, inputs, donation)
         if bound.seconds_left <= 0.0:
             return self._run_bound(bound, inputs)
         start = time.perf_counter()
@@ -120,14 +123,22 @@ class CpuExecutable(Executable):
         bound.seconds_left -= bound.seconds
         if bound.seconds_left <= 0.0:
             # A new object: another thread may be running the old one.
-            self._bound[key] = self._binder(inputs, GOOD).bind(0)
+            self._bound[key] = self._bound_at(GOOD, inputs, donation)
         return result
 
-    def shortcut(self, inputs: Sequence[Array | int], is_spent: bool = False) -> Shortcut | None:
-        key = _layout_key(inputs)
+    def run_donated(self, inputs: Sequence[Array | int], donation: Donation) -> RunResult:
+        return self.run(inputs, donation)
+
+    def refused(self, inputs: Sequence[Array | int], donation: Donation) -> Mapping[int, str]:
+        return self.bound(inputs, donation).refused
+
+    def shortcut(
+        self, inputs: Sequence[Array | int], is_spent: bool = False, donation: Donation | None = None
+    ) -> Shortcut | None:
+        key = _layout_key(inputs, donation)
         bound = self._bound.get(key)
         if bound is not None and is_spent and bound.seconds_left > 0.0:
-            bound = self._bound[key] = self._binder(inputs, GOOD).bind(0)
+            bound = self._bound[key] = self._bound_at(GOOD, inputs, donation)
         found = None if bound is None else direct(bound, len(inputs))
         if bound is None or found is None:
             return None
@@ -145,8 +156,12 @@ class CpuExecutable(Executable):
                 made = self._enter(only.address, threads.count(self._share), *given)
             if made is None:
                 raise memory.block_error(only.block)
+            if not only.made:  # all outputs lie in donated inputs
+                made = (made,)
             if made[0] != native.CLEAN:
                 self._report(made[0], inputs)
+            if bound.lent:
+                return RunResult([made[k] if k >= 0 else inputs[-1 - k] for k in bound.picks])  # type: ignore[misc]
             return RunResult([made[k] for k in bound.picks])
         arrays: list[Any] = [*inputs, *[None] * (bound.positions - len(inputs))]
         runtime: dict[Leaf, int] = {}
@@ -156,19 +171,32 @@ class CpuExecutable(Executable):
 
     # Binding.
 
-    def _binder(self, inputs: Sequence[Array | int], level: int) -> Binder:
+    def _bound_at(
+        self, level: int, inputs: Sequence[Array | int], donation: Donation | None, good_from: float = math.inf
+    ) -> BoundPlan:
+        """The plan on these inputs' layouts, at a code generation level, or at the better one for a run of
+        ``good_from`` seconds."""
+
+        def binder(plan: Plan) -> Binder:
+            made = self._binder(plan, inputs, level)
+            made.good_from = good_from
+            return made
+
+        return binder(self.plan).bind(0) if donation is None else bind_donated(self.plan, donation, inputs, binder)
+
+    def _binder(self, plan: Plan, inputs: Sequence[Array | int], level: int) -> Binder:
         places = {}
         for k, (declared, x) in enumerate(zip(self.plan.program.inputs, inputs, strict=True)):
             strided = Strided(0, (), ()) if isinstance(x, int) else Strided(0, x.shape, x.strides)
             places[declared.slot.index] = Place(k, strided)
-        return Binder(self.plan, self.table, input_sizes(inputs), places, len(inputs), level)
+        return Binder(plan, self.table, input_sizes(inputs), places, len(inputs), level)
 
-    def _bind(self, key: Any, inputs: Sequence[Array | int]) -> BoundPlan:
-        binder = self._binder(inputs, GOOD if self._tier == "2" else FAST)
+    def _bind(self, key: Any, inputs: Sequence[Array | int], donation: Donation | None = None) -> BoundPlan:
+        good_from = math.inf
         if self._tier == "auto":
             operations = len(self.plan.program.instructions)
-            binder.good_from = max(GOOD_AT_ONCE_SECONDS, operations * GOOD_AT_ONCE_PER_OPERATION)
-        bound = binder.bind(0)
+            good_from = max(GOOD_AT_ONCE_SECONDS, operations * GOOD_AT_ONCE_PER_OPERATION)
+        bound = self._bound_at(GOOD if self._tier == "2" else FAST, inputs, donation, good_from)
         if bound.level == FAST and self._tier == "auto":
             bound.seconds_left = TIER_FACTOR * self.compile_seconds
         self._bound[key] = bound
@@ -303,10 +331,10 @@ class CpuExecutable(Executable):
             unit = self._bodies.setdefault(body, made)
         return unit
 
-    def bound(self, inputs: Sequence[Array | int]) -> BoundPlan:
+    def bound(self, inputs: Sequence[Array | int], donation: Donation | None = None) -> BoundPlan:
         """The plan bound to these inputs' layouts."""
-        key = _layout_key(inputs)
-        return self._bound.get(key) or self._bind(key, inputs)
+        key = _layout_key(inputs, donation)
+        return self._bound.get(key) or self._bind(key, inputs, donation)
 
     def _run_body(self, body: Body, inputs: Sequence[Any]) -> list[Array]:
         unit = self._unit(body)
@@ -383,8 +411,9 @@ class CpuExecutable(Executable):
         return sum(k.code_bytes for k in self.table.kernels())
 
 
-def _layout_key(inputs: Sequence[Array | int]) -> tuple[Any, ...]:
-    return tuple([x if type(x) is int else (x.shape, x.strides) for x in inputs])  # type: ignore[union-attr]
+def _layout_key(inputs: Sequence[Array | int], donation: Donation | None = None) -> tuple[Any, ...]:
+    layouts = tuple([x if type(x) is int else (x.shape, x.strides) for x in inputs])  # type: ignore[union-attr]
+    return layouts if donation is None else (donation, layouts)
 
 
 def _view(base: Array, action: ViewOf) -> Array:

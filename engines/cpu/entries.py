@@ -96,6 +96,13 @@ class Entry:
         self._keep.append(x)
         self._add(m.SAME, value, id(x))
 
+    def apart(self, value: int, x: Array, others: Mapping[int, Array]) -> None:
+        """A writeable array that shares no memory with these other values."""
+        more = [len(others), *(word for k, other in others.items() for word in (k, *_reach(other)))]
+        low, high = _reach(x)
+        # Looked at when the layouts are known to be these.
+        self._last.append([8 * (5 + len(more)), m.APART, value, low, high, *more])
+
     def referent(self, value: int, reference: weakref.ref[Any]) -> None:
         """The very object that is referred to, which is not kept alive."""
         self._keep.append(reference)
@@ -232,6 +239,14 @@ class Entry:
     def is_spent(self) -> bool:
         """Whether Python is to look again."""
         return self.words is not None and int(self.words[m.LEFT // 8]) == 0
+
+
+def _reach(x: Array) -> tuple[int, int]:
+    """From which byte to before which byte its elements lie, counted from its first one."""
+    if not x.size:
+        return 0, 0
+    steps = [(n - 1) * s for n, s in zip(x.shape, x.strides, strict=True)]
+    return sum(s for s in steps if s < 0), sum(s for s in steps if s > 0) + x.itemsize
 
 
 _ITEM = "item"  # the method of an array that gives its number

@@ -243,16 +243,17 @@ class _Launch:
 class Block:
     """Builds what ``enter`` runs: a template of int64 words, kept alive by this object once sealed.
 
-    Words: [0] how many, [1] launches, [2] patches, [3] flags (bit 0: heavy, the GIL is released), [4] the latch, [5]
-    outputs, [6] word offset of their table, [7] a copy's address of its record, then each launch (function address,
-    word offset of its parameters, total, grain), each patch (array position, or -1 minus an output's index; word
-    offset; byte offset), the parameters, the outputs' table and their descriptions (dtype address, bytes, tag, rank,
-    sizes). A kernel is ``void f(ptr params, i64
-    begin, i64 end)`` over items of [0, total), called for chunks of ``grain``; parameter 0 holds the latch's word
-    offset relative to ``params``. Several threads may run one block."""
+    Words: [0] how many, [1] launches, [2] patches, [3] flags (bit 0: heavy, the GIL is released; above it: 1 + the
+    first launch that no interrupt ends, 0 for none), [4] the latch, [5] outputs, [6] word offset of their table, [7] a
+    copy's address of its record, then each launch (function address, word offset of its parameters, total, grain),
+    each patch (array position, or -1 minus an output's index; word offset; byte offset), the parameters, the outputs'
+    table and their descriptions (dtype address, bytes, tag, rank, sizes). A kernel is ``void f(ptr params, i64 begin,
+    i64 end)`` over items of [0, total), called for chunks of ``grain``; parameter 0 holds the latch's word offset
+    relative to ``params``. Several threads may run one block."""
 
     def __init__(self, *, heavy: bool = False) -> None:
         self.heavy = heavy
+        self._held_from = -1
         self._launches: list[_Launch] = []
         self.outputs: list[tuple[tuple[int, ...], np.dtype[Any], int]] = []
         self.held: list[object] = []  # whose memory parameters point to
@@ -310,6 +311,10 @@ class Block:
         self.outputs.append((tuple(shape), dtype, tag))
         return -len(self.outputs)
 
+    def hold_interrupts(self) -> None:
+        """No interrupt ends the launches that are added from now on: they write what outlives the run."""
+        self._held_from = len(self._launches)
+
     def resolve(self, names: Mapping[int, tuple[int, int]]) -> None:
         """Patches that name an array by one of the keys mean this array, and so many bytes more, from now on."""
         for launch in self._launches:
@@ -352,9 +357,9 @@ class Block:
         outputs = [0] * len(self.outputs)
         for shape, dtype, tag in self.outputs:
             outputs += [id(dtype), dtype.itemsize * math.prod(shape), tag, len(shape), *shape]
+        flags = int(self.heavy) | self._held_from + 1 << native_entry.HELD_SHIFT
         head = [
-            offset + len(outputs), len(self._launches), patch_count, int(self.heavy), CLEAN, len(self.outputs), offset,
-            0,
+            offset + len(outputs), len(self._launches), patch_count, flags, CLEAN, len(self.outputs), offset, 0,
         ]  # fmt: skip
         self.buffer = np.array([*head, *launches, *patches, *params, *outputs], dtype=np.int64)
         return int(self.buffer.ctypes.data)

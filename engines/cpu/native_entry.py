@@ -20,7 +20,14 @@ from tenferro.engines.cpu.native_memory import (
     take,
     unlock_memory,
 )
-from tenferro.engines.cpu.native_pool import GIL_HELD, PyEval_RestoreThread, PyEval_SaveThread, region, reset_pool
+from tenferro.engines.cpu.native_pool import (
+    GIL_HELD,
+    NO_POLL,
+    PyEval_RestoreThread,
+    PyEval_SaveThread,
+    region,
+    reset_pool,
+)
 from tenferro.engines.cpu.native_prelude import (
     CONTROL_BITS,
     FLOAT_CONTROL,
@@ -42,7 +49,7 @@ LAUNCH_WORDS, PATCH_WORDS = 4, 3
 RECORD_WORDS = 3
 # Words of an output's description, before its sizes.
 DESCRIPTOR, BYTES, OUTPUT_TAG, RANK, OUTPUT_WORDS = 0, 8, 16, 24, 4
-HEAVY = 1
+HEAVY, HELD_SHIFT = 1, 1
 STACK_BYTES = 4096
 
 # Where CPython and NumPy 2 keep what is read here, in bytes; ``native`` checks these against real arrays before first
@@ -182,7 +189,12 @@ def run_launches(block: int, threads: int, thread_state: int) -> int:
     end = launch + 8 * LAUNCH_WORDS * load(block + 8 * LAUNCHES)
     record = load(block + 8 * RECORD)
     result = 0
+    held = load(block + 8 * FLAGS) >> HELD_SHIFT
     while launch < end and result == 0:
+        if held:
+            held -= 1
+            if held == 0:
+                thread_state = NO_POLL
         params = block + 8 * load(launch + 8)
         if record:
             store(record + 16, load(MEMORY_STATE + LIVE))

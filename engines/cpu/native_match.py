@@ -38,11 +38,11 @@ ENTRY_WORDS = 15
 LENGTH, KIND, VALUE, EXPECTED, PLACE, MORE = range(0, 48, 8)
 # Kinds. Those up to ABSENT only look; those that take an operand have its place among the block's arrays, or −1. The
 # others bring values to light.
-ARRAY, CLASS, INTEGER, SAME, EQUAL_TO, WEAK, SIZED, KEYS, MEMBER, MISSING, NOT_THERE, NOT_OWN, ABSENT = range(13)
-IN_TUPLE, IN_LIST, IN_DICT, IN_CELL, IN_GLOBALS, HELD, WRAPPED, ATTRIBUTE, ITEM = range(13, 22)
+ARRAY, CLASS, INTEGER, SAME, EQUAL_TO, WEAK, SIZED, KEYS, MEMBER, MISSING, NOT_THERE, NOT_OWN, APART, ABSENT = range(14)
+IN_TUPLE, IN_LIST, IN_DICT, IN_CELL, IN_GLOBALS, HELD, WRAPPED, ATTRIBUTE, ITEM = range(14, 23)
 
 RANK_AT, SIZES_AT, STRIDES_AT = HEAD + 8, HEAD + 16, HEAD + 24
-NPY_ARRAY_ALIGNED = 0x100
+NPY_ARRAY_ALIGNED, NPY_ARRAY_WRITEABLE = 0x100, 0x400
 # In objects of CPython: the digits of a float, the items of a tuple, of a list, a cell's content, a tuple's length, the
 # object of a weak reference.
 NUMBER_AT, ITEMS_AT, LIST_ITEMS_AT, CONTENT_AT, SIZE_AT, REFERENT_AT = HEAD, HEAD + 8, HEAD + 8, HEAD, HEAD, HEAD
@@ -182,6 +182,25 @@ def is_not_own(value: int, name: int) -> int:
     return found == 0
 
 
+@native
+def is_apart(record: int, value: int, values: int) -> int:
+    """Whether an array is writeable and its bytes, from EXPECTED to PLACE, lie apart from those of other arrays."""
+    if load32(value + FLAGS_AT) & NPY_ARRAY_WRITEABLE == 0:
+        return 0
+    low = load(value + DATA_AT) + load(record + EXPECTED)
+    high = load(value + DATA_AT) + load(record + PLACE)
+    other = record + MORE
+    left = load(other)
+    other += 8
+    while left > 0:
+        data = load(load(values + 8 * load(other)) + DATA_AT)
+        if low < data + load(other + 16) and data + load(other + 8) < high:
+            return 0
+        other += 24
+        left -= 1
+    return 1
+
+
 @inlined
 def fits(record: int, kind: int, value: int, values: int) -> int:
     """Whether a value is as its record expects."""
@@ -211,6 +230,8 @@ def fits(record: int, kind: int, value: int, values: int) -> int:
         return is_not_there(value, expected)
     if kind == NOT_OWN:
         return is_not_own(value, expected)
+    if kind == APART:
+        return is_apart(record, value, values)
     # A dict without a name, which stands behind the words that all records have.
     return PyDict_GetItem(expected, load(record + MORE)) == 0
 

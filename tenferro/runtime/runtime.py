@@ -29,6 +29,7 @@ from tenferro.engines.errors import (
     WrongRuntimeError,
 )
 from tenferro.engines.recording import recorded_call, recorded_run, recorders
+from tenferro.lowering.donation import Donation
 from tenferro.runtime.cache import CacheStats, Limits, PreparedCache
 from tenferro.runtime.execute import execute
 from tenferro.runtime.extensions import ExtensionModule
@@ -224,8 +225,11 @@ class Runtime:
             inputs = checked_all(prepared.program, resolve(prepared.program, dict(prepared.defaults), inputs))
         return self.run_checked(engines, prepared, inputs)
 
-    def run_checked(self, engines: Sequence[Engine], prepared: Prepared, inputs: Sequence[Any]) -> RunResult:
-        """``run`` for a caller that has checked inputs and guards itself, as ``@jit`` has."""
+    def run_checked(
+        self, engines: Sequence[Engine], prepared: Prepared, inputs: Sequence[Any], donation: Donation | None = None
+    ) -> RunResult:
+        """``run`` for a caller that has checked inputs and guards itself, as ``@jit`` has. ``donation``: inputs that
+        are given up; a program of several engines uses none of them."""
         if len(engines) == 1 and prepared.runtime_id == self.id and prepared.epoch == self._snapshot.epoch:
             engine, target = engines[0], prepared.targets[0]
             is_ours = type(engine) is target.engine_class and engine.id == target.engine_id and not engine.broken
@@ -233,8 +237,8 @@ class Runtime:
             if flat is not None:
                 try:
                     if recorders:
-                        return recorded_run(flat, engine, prepared.program.name, inputs)
-                    return flat.run(inputs)
+                        return recorded_run(flat, engine, prepared.program.name, inputs, donation)
+                    return flat.run(inputs) if donation is None else flat.run_donated(inputs, donation)
                 except EngineFailure as failure:
                     self._broke(engine, failure)
         self._check(engines, prepared)
