@@ -14,7 +14,10 @@ import dataclasses
 import inspect
 from collections.abc import Callable
 from dataclasses import MISSING, Field, FrozenInstanceError
+from functools import cache
+from operator import attrgetter
 from reprlib import recursive_repr
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 _SPECIAL = ("ClassVar", "typing.ClassVar", "InitVar", "dataclasses.InitVar", "KW_ONLY", "dataclasses.KW_ONLY")
@@ -56,6 +59,7 @@ class _Record:
         self.frozen = frozen
         self._options = {"eq": eq, "repr": repr}
         self._slots = slots
+        self._derives = bool(bases)
         self._own_names = own
         self._own = {k: v for k, v in vars(cls).items() if k not in ("__dict__", "__weakref__")}
         self._fields: dict[str, Field[Any]] = {}
@@ -93,9 +97,12 @@ class _Record:
         """What the standard library says of the class, asked once."""
         cls = self._original
         copy = cls if self._slots else type(cls)(cls.__name__, cls.__bases__, dict(self._own))
-        made: Any = dataclasses.dataclass(init=False, repr=False, eq=False, frozen=self.frozen)(copy)
+        copy.__doc__ = copy.__doc__ or ""  # else the standard library describes the class, which takes long
+        frozen = self.frozen and self._derives  # whoever derives from a frozen class must be frozen
+        made: Any = dataclasses.dataclass(init=False, repr=False, eq=False, frozen=frozen)(copy)
         parameters = made.__dataclass_params__
-        parameters.init, parameters.repr, parameters.eq = True, self._options["repr"], self._options["eq"]
+        parameters.init, parameters.frozen = True, self.frozen
+        parameters.repr, parameters.eq = self._options["repr"], self._options["eq"]
         self.made.__dataclass_fields__, self.made.__dataclass_params__ = made.__dataclass_fields__, parameters
         return getattr(self.made, attribute)
 
@@ -155,16 +162,13 @@ class _Record:
             if "__setstate__" not in self._own:
                 cls.__setstate__ = _set_state(names)
 
-    def _compiled(self, head: str, lines: list[str], space: dict[str, Any]) -> Callable[..., Any]:
-        text = "\n ".join([f"def method({head}):", *lines])
-        exec(text, space)
-        made: Callable[..., Any] = space["method"]
-        return made
-
     def _init(self) -> Callable[..., Any]:
+        fields = self._fields.items()
+        if all(f.init and f.default_factory is MISSING for _, f in fields):
+            return self._plain_init()
         space: dict[str, Any] = {"__set__": object.__setattr__, "__no__": MISSING}
         head, lines = ["self"], []
-        for n, f in self._fields.items():
+        for n, f in fields:
             space[f"__default_{n}__"], space[f"__make_{n}__"] = f.default, f.default_factory
             value = n
             if f.default_factory is not MISSING:
@@ -179,19 +183,34 @@ class _Record:
             lines.append(f"__set__(self, {n!r}, {value})" if self.frozen else f"self.{n} = {value}")
         if hasattr(self.made, "__post_init__"):
             lines.append("self.__post_init__()")
-        return self._compiled(", ".join(head), lines or ["pass"], space)
+        return _compiled(", ".join(head), lines or ["pass"], space)
+
+    def _plain_init(self) -> Callable[..., Any]:
+        """Of a pattern that is compiled once for each number of fields, with the names of these fields."""
+        pattern = _pattern(len(self._names), self.frozen, hasattr(self.made, "__post_init__"))
+        names = {f"field{k}": n for k, n in enumerate(self._names)}
+        code = pattern.__code__
+        varnames = tuple([names.get(n, n) for n in code.co_varnames])
+        attributes = tuple([names.get(n, n) for n in code.co_names])
+        constants = tuple([names.get(c, c) for c in code.co_consts])
+        code = code.replace(co_varnames=varnames, co_names=attributes, co_consts=constants)
+        defaults = [f.default for f in self._fields.values()]
+        given = tuple([d for d in defaults if d is not MISSING])
+        if any(d is MISSING for d in defaults[len(defaults) - len(given) :]):
+            raise TypeError(f"{self.made.__qualname__}: a field without a default follows one with a default")
+        return FunctionType(code, pattern.__globals__, "__init__", given)
 
     def _eq(self) -> Callable[..., Any]:
-        mine, its = (self._tuple(who, [n for n, f in self._fields.items() if f.compare]) for who in ("self", "other"))
-        lines = [f"if other.__class__ is self.__class__: return {mine} == {its}", "return NotImplemented"]
-        return self._compiled("self, other", lines, {})
+        content = _content([n for n, f in self._fields.items() if f.compare])
+
+        def __eq__(self: Any, other: Any) -> Any:
+            return content(self) == content(other) if other.__class__ is self.__class__ else NotImplemented
+
+        return __eq__
 
     def _hash(self) -> Callable[..., Any]:
-        counted = [n for n, f in self._fields.items() if (f.compare if f.hash is None else f.hash)]
-        return self._compiled("self", [f"return hash({self._tuple('self', counted)})"], {})
-
-    def _tuple(self, who: str, names: list[str]) -> str:
-        return "(" + "".join(f"{who}.{n}, " for n in names) + ")"
+        content = _content([n for n, f in self._fields.items() if (f.compare if f.hash is None else f.hash)])
+        return lambda self: hash(content(self))
 
     def _repr(self) -> Callable[..., Any]:
         shown = [n for n, f in self._fields.items() if f.repr]
@@ -200,6 +219,31 @@ class _Record:
             return f"{self.__class__.__qualname__}({', '.join([f'{n}={getattr(self, n)!r}' for n in shown])})"
 
         return recursive_repr()(__repr__)
+
+
+def _compiled(head: str, lines: list[str], space: dict[str, Any]) -> Callable[..., Any]:
+    exec("\n ".join([f"def method({head}):", *lines]), space)
+    made: Callable[..., Any] = space["method"]
+    return made
+
+
+@cache
+def _pattern(count: int, frozen: bool, is_followed: bool) -> Callable[..., Any]:
+    """``__init__`` for so many fields, named ``field0`` and so on; ``__post_init__`` may follow."""
+    names = [f"field{k}" for k in range(count)]
+    lines = [f"__set__(self, {n!r}, {n})" if frozen else f"self.{n} = {n}" for n in names]
+    lines += ["self.__post_init__()"] if is_followed else []
+    return _compiled(", ".join(["self", *names]), lines or ["pass"], {"__set__": object.__setattr__})
+
+
+def _content(names: list[str]) -> Callable[[Any], Any]:
+    """What instances are compared by."""
+    if len(names) > 1:
+        return attrgetter(*names)
+    if not names:
+        return lambda x: ()
+    (name,) = names
+    return lambda x: (getattr(x, name),)
 
 
 class _Standard:
