@@ -77,7 +77,7 @@ class _Gradient:
             check_varies(leaf, self._name, "argument", self._holomorphic)
 
     def _finished(self, recorded: traced.Recorded) -> Any:
-        result = traced.check_scalar_result(recorded.results, self._name, self._holomorphic)
+        result = traced.check_scalar_result(recorded.trace, recorded.results, self._name, self._holomorphic)
         one = Literal(1.0 if not self._holomorphic else 1 + 0j, result.operand.type.dtype)
         found = recorded.linearized()
         slopes = traced.closed(recorded.trace, recorded.arguments, found.pull([one]))

@@ -21,6 +21,7 @@ from tenferro.tracer.signature import function_name
 from tenferro.tracer.trace import Trace, current_trace
 from tenferro.tracer.traced import TracedArray
 from tenferro.tracer.transform import custom
+from tenferro.tracer.transform.gradients import type_text
 from tenferro.tracer.transform.inputs import Leaf, Opened, open_tree, results_of
 from tenferro.tracer.transform.linear import has_tangent, sized
 from tenferro.tracer.transform.rules import Rule
@@ -183,12 +184,7 @@ def fitted(trace: Trace, leaf: Leaf, wanted: ArrayType, what: str) -> Operand:
     )
     if same and (mine.dtype == wanted.dtype or leaf.weak or not has_tangent(wanted.dtype)):
         return sized(trace, Derivation(trace).convert(leaf.operand, wanted.dtype), wanted)
-    raise ShapeError(f"{what} is {_text(trace, mine)}; {_text(trace, wanted)} is needed{at(user_line())}")
-
-
-def _text(trace: Trace, t: ArrayType) -> str:
-    sizes = [trace.describe(n) for n in t.shape]
-    return f"{t.dtype.name} of shape ({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
+    raise ShapeError(f"{what} is {type_text(trace, mine)}; {type_text(trace, wanted)} is needed{at(user_line())}")
 
 
 def matched(trace: Trace, tree: Any, like: Opened, wanted: Sequence[ArrayType], what: str) -> list[Operand]:

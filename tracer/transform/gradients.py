@@ -13,7 +13,7 @@ from typing import Any
 from tenferro.tracer.derivation import Derivation
 from tenferro.tracer.errors import DerivativeError, ShapeError
 from tenferro.tracer.lines import at, user_line
-from tenferro.tracer.program import Operand, Value
+from tenferro.tracer.program import ArrayType, Operand, Value
 from tenferro.tracer.records import dataclass
 from tenferro.tracer.tape import Tangent, Tape
 from tenferro.tracer.trace import KINDS, Trace
@@ -165,7 +165,7 @@ def record(
             check(leaf)
     values = [apart(trace, leaf) for leaf in arguments.leaves]
     variables = [
-        leaf.variable(trace, v, f"argument of {name}") for leaf, v in zip(arguments.leaves, values, strict=True)
+        leaf.variable(trace, v, f"argument{leaf.path}") for leaf, v in zip(arguments.leaves, values, strict=True)
     ]
     with deeper(trace), _varying(trace, values):
         results, aux = separated(function(*arguments.close(variables)), has_aux, name)
@@ -217,8 +217,10 @@ def fitting(trace: Trace, given: Leaf, like: Leaf, what: str) -> Operand:
         trace.guard("==", a, n) for a, n in zip(mine.shape, wanted.shape, strict=True)
     )
     if not fits or (mine.dtype != wanted.dtype and not _gives_way(given, wanted.dtype.kind)):
-        found, needed = (f"{t.dtype.name} of shape {_shape_text(trace, t.shape)}" for t in (mine, wanted))
-        raise ShapeError(f"{what}{like.path}: {found}; {needed} is needed, as the value's own{at(user_line())}")
+        raise ShapeError(
+            f"{what}{like.path}: {type_text(trace, mine)}; {type_text(trace, wanted)} is needed, as the value's "
+            f"own{at(user_line())}"
+        )
     return sized(trace, Derivation(trace).convert(given.operand, wanted.dtype), wanted)
 
 
@@ -226,9 +228,13 @@ def _gives_way(given: Leaf, kind: str) -> bool:
     return given.weak and KINDS.index(given.operand.type.dtype.kind) <= KINDS.index(kind)
 
 
-def _shape_text(trace: Trace, shape: Sequence[Any]) -> str:
-    described = [trace.describe(n) for n in shape]
-    return f"({', '.join(described)}{',' if len(described) == 1 else ''})"
+def type_text(trace: Trace, type_: ArrayType) -> str:
+    """A type as users know it: sizes by their names, or by their numbers where the trace serves one call."""
+    sizes = [trace.describe(n) for n in type_.shape]
+    if trace.is_once:
+        hints = [trace.hint(n) for n in type_.shape]
+        sizes = [text if n is None else str(n) for text, n in zip(sizes, hints, strict=True)]
+    return f"{type_.dtype.name} of shape ({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
 
 
 def closed(trace: Trace, like: Opened, operands: Sequence[Operand | None]) -> Any:
@@ -241,13 +247,13 @@ def closed(trace: Trace, like: Opened, operands: Sequence[Operand | None]) -> An
     return like.close(made)
 
 
-def check_scalar_result(results: Opened, name: str, holomorphic: bool) -> Leaf:
+def check_scalar_result(trace: Trace, results: Opened, name: str, holomorphic: bool) -> Leaf:
     """The one result that a gradient is of. DerivativeError unless it is a number."""
     leaves = results.leaves
     kinds = "c" if holomorphic else "f"
     if len(leaves) == 1 and not leaves[0].operand.type.shape and leaves[0].operand.type.dtype.kind in kinds:
         return leaves[0]
-    what = str(leaves[0].operand.type) if len(leaves) == 1 else f"{len(leaves)} values"
+    what = type_text(trace, leaves[0].operand.type) if len(leaves) == 1 else f"{len(leaves) or 'no'} values"
     needed = "one complex number" if holomorphic else "one real number"
     raise DerivativeError(
         f"{name}: the function returned {what}; {needed} is needed. tn.jacrev, tn.jacfwd and tn.vjp differentiate "

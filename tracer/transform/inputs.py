@@ -113,8 +113,8 @@ def check_varies(leaf: Leaf, name: str, what: str, holomorphic: bool) -> None:
     if kind == "c" and holomorphic:
         return
     cures = {
-        "c": "holomorphic=True asks for the derivative of a holomorphic function",
+        "c": "holomorphic=True asks for the derivative of a holomorphic function, tn.vjp differentiates others",
         "f": "complex numbers are needed for holomorphic=True",
     }
-    cure = cures.get(kind, "floats are needed, x.astype(float) makes them; jit's ints are sizes")
+    cure = cures.get(kind, "floats are needed: x.astype(float), or 2.0 for 2; ints of jitted functions are sizes")
     raise DerivativeError(f"{name}: {what}{leaf.path} of dtype {leaf.operand.type.dtype.name}; {cure}{at(user_line())}")
