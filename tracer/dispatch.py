@@ -26,6 +26,7 @@ from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.standing import standing_at
 from tenferro.tracer.trace import Trace, current_trace, is_tenferro_array, running_trace
 from tenferro.tracer.traced import TracedArray, from_known
+from tenferro.tracer.varying import keep_slope, keep_slopes
 
 # Their results lie in the argument's memory, which the variables keep track of themselves.
 _ALWAYS_TRACED = frozenset({"copyto", "shape", "size", "ndim"})
@@ -148,7 +149,7 @@ def array_function(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     if found is None:
         present = _present((args, kwargs), name)
         if present is not None:
-            return wrap_known(running_trace(name), function(*present[0], **present[1]))
+            return _of_present(name, function(*present[0], **present[1]), (args, kwargs), near(name))
         module = "numpy.linalg" if function.__module__ == "numpy.linalg" else "numpy"
         raise TraceError(f"{module}.{name}: not available in a traced function{near(name)}{at(user_line())}")
     try:
@@ -180,7 +181,14 @@ def _concretely(trace: Trace, function: ApiFunction, args: Any, kwargs: dict[str
     present = _present((args, kwargs), function.name)
     if present is None or kwargs.get("out") is not None:
         raise error
-    return wrap_known(trace, standing_at(user_line())(function.reference, *present))
+    return _of_present(function.name, standing_at(user_line())(function.reference, *present), (args, kwargs))
+
+
+def _of_present(name: str, found: Any, given: Any, cure: str = "") -> Any:
+    """What NumPy's own function has given for present elements."""
+    trace = running_trace(name)
+    keep_slopes(trace, found, given, name, cure)
+    return wrap_known(trace, found)
 
 
 def _number(x: Any, name: str) -> Any:
@@ -188,6 +196,8 @@ def _number(x: Any, name: str) -> Any:
     if type(x) is not TracedArray or x.type.shape or x._cell.known is not None:
         return x
     found = contents(x.live_trace(), x.read(), name)
+    if found is not None:
+        keep_slope(x.live_trace(), x.read(), name)
     return x if found is None else found[()]
 
 
@@ -226,7 +236,8 @@ def array_ufunc(ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> An
         case _:
             present = _present((inputs, kwargs), f"{name}.{method}")
             if present is not None:
-                return wrap_known(running_trace(name), getattr(ufunc, method)(*present[0], **present[1]))
+                found = getattr(ufunc, method)(*present[0], **present[1])
+                return _of_present(f"{name}.{method}", found, (inputs, kwargs))
             raise TraceError(f"{name}.{method}: not available in a traced function{at(user_line())}")
 
 

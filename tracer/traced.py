@@ -23,6 +23,7 @@ from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.pinning import pinned_value
 from tenferro.tracer.program import ArrayType, DimScalar, Literal, Operand
 from tenferro.tracer.trace import Trace, current_trace, is_tenferro_array
+from tenferro.tracer.varying import keep_slope
 
 INT64 = np.dtype(np.int64)
 BOOL = np.dtype(np.bool_)
@@ -248,6 +249,16 @@ class TracedArray(ArrayMethods):
             raise complaints.concrete(asked)
         return known
 
+    def _constant(self, asked: str) -> Any:
+        """The number, which derivatives take for a constant then."""
+        found = self._number(asked)
+        self._keep_slope(asked)
+        return found
+
+    def _keep_slope(self, asked: str) -> None:
+        if self._cell.trace.varying and self.known() is None:
+            keep_slope(self._cell.trace, self.read(), asked)
+
     def _known_number(self, asked: str) -> Any:
         trace = self.live_trace()
         known: Any = self.known()
@@ -268,7 +279,7 @@ class TracedArray(ArrayMethods):
         return int(self._number("int"))
 
     def __float__(self) -> float:
-        return float(self._number("float"))
+        return float(self._constant("float"))
 
     def __round__(self, digits: int | None = None) -> Any:
         if not (self._scalar or self.type.weak):
@@ -276,7 +287,7 @@ class TracedArray(ArrayMethods):
         return round(float(self._number("int"))) if digits is None else self.round(digits)
 
     def __complex__(self) -> complex:
-        return complex(self._number("complex"))
+        return complex(self._constant("complex"))
 
     def __index__(self) -> int:
         known = self._known_number("index")
@@ -305,6 +316,7 @@ class TracedArray(ArrayMethods):
         known = self._known_number("numpy.asarray")
         if known is None:
             raise complaints.untraced_use()
+        self._keep_slope("numpy.asarray")
         return np.array(known, dtype)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:

@@ -1,0 +1,58 @@
+"""Values that are being differentiated are not taken for numbers: their slope would be lost without a word."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tenferro as tn
+from tenferro.tracer.errors import DerivativeError
+
+X = np.array([3.0, 4.0])
+REFUSED: dict[str, Callable[[Any], Any]] = {
+    "norm": lambda x: np.linalg.norm(x),
+    "einsum": lambda x: np.einsum("i,i", x, x),
+    "float": lambda x: float(x[0]) * x[1],
+    "complex": lambda x: complex(x[0]).real * x[1],
+    "quantile": lambda x: np.quantile(x, x[0] / 4),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_lost_slopes_are_refused(name: str) -> None:
+    with pytest.raises(DerivativeError, match=f"^{name}: of a value that is being differentiated.*test_lost_slopes.py"):
+        tn.grad(REFUSED[name])(X)
+
+
+ALLOWED: dict[str, tuple[Callable[[Any], Any], list[float]]] = {
+    "if": (lambda x: x.sum() if x[0] > 0 else 0.0, [1, 1]),
+    "int": (lambda x: x[int(x[0]) - 3] ** 2, [6, 0]),
+    "text": (lambda x: x.sum() * len(f"{x[0]:.2f}"), [4, 4]),
+    "bools": (lambda x: x.sum() * np.isin(x, [3.0]).sum(), [1, 1]),
+    "held": (lambda x: x.sum() * float(tn.stop_gradient(x)[1]), [4, 4]),
+    "another array": (lambda x: x.sum() * np.linalg.norm(X), [5, 5]),
+    "another argument": (lambda x: (lambda y: x.sum() * float(y))(X[1]), [4, 4]),
+}
+
+
+@pytest.mark.parametrize("name", ALLOWED)
+def test_what_has_no_slope_is_a_number(name: str) -> None:
+    function, expected = ALLOWED[name]
+    np.testing.assert_allclose(tn.grad(function)(X), expected)
+
+
+def test_undifferentiated_arguments_are_numbers() -> None:
+    def f(x: Any, y: Any) -> Any:
+        return x.sum() * float(y[0]) * np.linalg.norm(y)
+
+    np.testing.assert_allclose(tn.grad(f)(X, X), [15, 15])
+
+
+def test_the_inner_of_two_derivatives() -> None:
+    """What only the outer one varies with is no number in the inner one either."""
+    with pytest.raises(DerivativeError, match="^float: "):
+        tn.grad(lambda x: tn.grad(lambda y: y**2 * float(x[0]))(1.0))(X)
+    assert tn.grad(lambda y: y**2 * float(X[0]))(1.0) == 6.0
