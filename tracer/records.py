@@ -18,7 +18,7 @@ from functools import cache
 from operator import attrgetter
 from reprlib import recursive_repr
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 _SPECIAL = ("ClassVar", "typing.ClassVar", "InitVar", "dataclasses.InitVar", "KW_ONLY", "dataclasses.KW_ONLY")
 _OPTIONS = {"frozen", "slots", "eq", "repr"}
@@ -70,7 +70,7 @@ class _Record:
         self._names = tuple(self._fields)
         if any(f.kw_only is True for f in self._fields.values()):
             raise TypeError(f"{cls.__qualname__}: kw_only is the standard dataclass's")
-        self.made: Any = self._with_slots(cls) if slots else self._without_fields(cls)
+        self.made = cast(Any, self._with_slots(cls) if slots else self._without_fields(cls))
         self.made.__late_methods__ = self
         self._original = cls
         if "__match_args__" not in self._own:
