@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tenferro.lowering.exec_program import Slot
+from tenferro.lowering.exec_program import ExecProgram, Slot
 from tenferro.lowering.plan import AdoptStep, CallStep, Plan, RegionStep, Step, ViewStep
 from tenferro.lowering.references import References
 from tenferro.tracer.dims import (
@@ -77,7 +77,7 @@ class Memory:
 def memory(plan: Plan) -> Memory:
     """Follow the steps and frees of ``plan``."""
     types = plan.program.slot_types()
-    bounds = _bounds(plan)
+    bounds = upper_bounds(plan.program)
     references = References(plan.program)
 
     def size(slot: int) -> Extent:
@@ -104,7 +104,7 @@ def memory(plan: Plan) -> Memory:
         for k in [held.pop(slot) for slot in dead if slot in held]:
             buffers[k] = replace(buffers[k], last=number)
             now = sub(now, buffers[k].size)
-    return Memory(tuple(live), _largest(live), naive, tuple(buffers))
+    return Memory(tuple(live), largest(live), naive, tuple(buffers))
 
 
 def _taken_over(step: Step) -> tuple[tuple[int, int], ...]:
@@ -139,12 +139,12 @@ def _may_be_scattered(references: References, slot: int) -> bool:
     return not (isinstance(source, Slot) and found.affine.is_identity and source.index in references.producer)
 
 
-def _bounds(plan: Plan) -> dict[Leaf, Extent]:
+def upper_bounds(program: ExecProgram) -> dict[Leaf, Extent]:
     """Upper bounds of run-time extents: a mask selects no more than all of its elements. Counts have none, and count as
     many as were asked for."""
     found: dict[Leaf, Extent] = {}
-    types = plan.program.slot_types()
-    for instruction in plan.program.instructions:
+    types = program.slot_types()
+    for instruction in program.instructions:
         if instruction.op is library.bincount:
             known: Extent = instruction.params["minlength"]
         elif instruction.op is library.mask_select and not isinstance(instruction.inputs[1], Literal):
@@ -162,7 +162,7 @@ def _bounds(plan: Plan) -> dict[Leaf, Extent]:
     return found
 
 
-def _largest(live: list[Extent]) -> Extent:
+def largest(live: list[Extent]) -> Extent:
     """The maximum over all sizes. Sizes are not negative, so that a sum with more or larger terms is larger."""
     kept: list[Extent] = []
     for candidate in dict.fromkeys(live):

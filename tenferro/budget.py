@@ -127,6 +127,8 @@ def _compiles(_: Lowered, function: JitFunction | BoundMethod | None) -> Cause:
 
 def _peak_bytes(lowered: Lowered, _: object) -> Cause:
     memory = lowered.memory()
+    if memory.engines:
+        return memory.bytes, [f"{name}: {m.peak} in step {m.step} ({m.at})" for name, m in memory.engines.items()]
     head = f"{memory.formula}, in step {memory.step} ({memory.at})" if memory.at else memory.formula
     return memory.bytes, [head, *(str(b) for b in memory.largest if b.first <= memory.step <= _last(b.last))]
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from tenferro.donations import Donated
+from tenferro.engine_memory import memory_by_engine
 from tenferro.kernel_text import kernel_text
 from tenferro.lowering.exec_program import ExecProgram
 from tenferro.lowering.memory import memory
@@ -141,10 +142,10 @@ class Lowered:
 
     def memory(self) -> Memory:
         """The peak of results and temporaries, as a formula over the call's sizes and as a number of bytes, and the
-        buffers that it is made of; results in the memory of donated arguments take none. LoweringError for a program of
-        several engines."""
+        buffers that it is made of; for a program of several engines also for each (``.engines``). Results in the memory
+        of donated arguments take none."""
         if self.prepared.flat is None:
-            raise LoweringError(f"memory: {self.program.name} runs in {len(self.plans)} parts; one engine is needed")
+            return memory_by_engine(self.prepared, self.env)
         plan = None if self.donate is None else self.donate()[0]
         return memory_of(plan or self.plan, self.env, self.program)
 
@@ -154,14 +155,11 @@ class Lowered:
         return () if self.donate is None else self.donate()[1]
 
     def __str__(self) -> str:
-        lines = [self._summary(), f"as_text(stage) shows one of {', '.join(SHOW_STAGES)}"]
-        if self.prepared.flat is not None:
-            lines.append("memory() says what the peak is made of")
-        return "\n".join(lines)
+        stages = f"as_text(stage) shows one of {', '.join(SHOW_STAGES)}"
+        return "\n".join([self._summary(), stages, "memory() says what the peak is made of"])
 
     def __repr__(self) -> str:
-        hint = "" if self.prepared.flat is None else ", memory()"
-        return f"<{self._summary()}; as_text(stage){hint}>"
+        return f"<{self._summary()}; as_text(stage), memory()>"
 
     def _summary(self) -> str:
         operations, regions = len(self.program.operations), len(self.regions)

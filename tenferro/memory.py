@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import field
 
 from tenferro.guards import in_words
 from tenferro.lowering.memory import memory
@@ -60,13 +61,18 @@ class Memory:
 
     ``peak`` is reached in step ``step``, which ``at`` names. ``naive``: what the run would take if every array that a
     step makes had memory of its own and none were freed. ``largest``: at most five buffers, the largest first. A size
-    that depends on data counts with its upper bound."""
+    that depends on data counts with its upper bound.
+
+    Of a program of several engines ``engines`` has the memory of each, whose steps count through all that it does.
+    ``peak`` and ``naive`` are sums over them then, since they may reach theirs at one time. What crosses between
+    engines of one process is not copied, and counts where it was made."""
 
     peak: Size
     naive: Size
     largest: tuple[Buffer, ...]
     step: int
     at: str
+    engines: Mapping[str, Memory] = field(default_factory=dict)
 
     @property
     def bytes(self) -> int:
@@ -79,11 +85,16 @@ class Memory:
         return self.peak.formula
 
     def __str__(self) -> str:
+        if self.engines:
+            return "\n".join(
+                [f"peak {self.peak} on all engines", *(f"{name}: {m}" for name, m in self.engines.items())]
+            )
         where = f" in step {self.step} ({self.at})" if self.at else ""
         return "\n".join([f"peak {self.peak}{where}", f"naive {self.naive}", *(f"  {b}" for b in self.largest)])
 
     def __repr__(self) -> str:
-        return f"<memory: peak {self.peak}, naive {self.naive}, buffers listed {len(self.largest)}>"
+        parts = f"engines {', '.join(self.engines)}" if self.engines else f"buffers listed {len(self.largest)}"
+        return f"<memory: peak {self.peak}, naive {self.naive}, {parts}>"
 
 
 def memory_of(plan: Plan, env: Mapping[Leaf, int], program: SemanticProgram) -> Memory:
