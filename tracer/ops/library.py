@@ -21,7 +21,7 @@ from tenferro.tracer.ops import (
     recurrence as recurrences,
     reduction_rules as reductions,
 )
-from tenferro.tracer.ops.columns import NOT_LINEAR, linear
+from tenferro.tracer.ops.columns import linear
 from tenferro.tracer.ops.layout_rules import batch_params
 from tenferro.tracer.program import ArrayType, Params
 from tenferro.tracer.standing import standing_at
