@@ -50,6 +50,8 @@ CASES: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     (lambda x: x.transpose(0, 0), ShapeError, r"transpose: axes \(0, 0\) for rank 2; each axis once"),
     (lambda x: x.sum(axis=2), BoundsError, r"sum: axis 2 for rank 2; it must be in \[-2, 2\)"),
     (lambda x: x.sum(axis=(0, 0)), ShapeError, r"sum: axes \(0, 0\); each may be named once"),
+    (lambda x: np.average(x, axis=(1, -1)), ShapeError, r"average: axes \(1, -1\); each may be named once"),
+    (lambda x: np.gradient(x, axis=[0, -2]), ShapeError, r"gradient: axes \(0, -2\); each may be named once"),
     (lambda x: np.broadcast_to(x, (3, 3)), ShapeError, r"broadcast_to: shapes \(2, 3\) and \(3, 3\)"),
     (lambda x: x.squeeze(0), ShapeError, r"squeeze: axis 0 of size 2; size 1 is needed"),
     (lambda x: np.zeros(-1), ShapeError, r"zeros: size -1; sizes cannot be negative"),

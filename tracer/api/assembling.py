@@ -11,7 +11,7 @@ from tenferro.tracer import build
 from tenferro.tracer.api.creation import extents_of
 from tenferro.tracer.api.deliver import new_array
 from tenferro.tracer.api.joining import concatenate, split
-from tenferro.tracer.api.layout import axis_of, ravel
+from tenferro.tracer.api.layout import as_tuple, axis_of, ravel
 from tenferro.tracer.api.linalg import diagonal
 from tenferro.tracer.api.record import ApiFunction
 from tenferro.tracer.cells import Sliding
@@ -131,7 +131,7 @@ def sliding_window_view(
     if writeable:
         raise TraceError(f"{name}: writeable, which windows that overlap are not; write into a copy{at(user_line())}")
     sizes, rank = extents_of(window_shape, name), array.ndim
-    axes = tuple(range(rank)) if axis is None else tuple(axis_of(a, rank, name) for a in _tuple(axis))
+    axes = tuple(range(rank)) if axis is None else tuple(axis_of(a, rank, name) for a in as_tuple(axis))
     if len(sizes) != len(axes):
         raise ShapeError(f"{name}: {len(sizes)} sizes for {len(axes)} axes; one each is needed{at(user_line())}")
     shape = list(array.type.shape)
@@ -143,10 +143,6 @@ def sliding_window_view(
             )
         shape[k] = add(sub(shape[k], size), 1)
     return array.stepped(Sliding(axes, sizes), (*shape, *sizes))
-
-
-def _tuple(x: Any) -> tuple[Any, ...]:
-    return tuple(x) if isinstance(x, tuple | list) else (x,)
 
 
 def _f(function: Callable[..., Any], arrays: tuple[str, ...], view: bool = False) -> ApiFunction:

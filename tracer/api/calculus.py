@@ -11,7 +11,7 @@ from tenferro.tracer import build
 from tenferro.tracer.api.deliver import deliver, new
 from tenferro.tracer.api.elementwise import BY_UFUNC, where
 from tenferro.tracer.api.joining import concatenate
-from tenferro.tracer.api.layout import atleast_1d, axis_of
+from tenferro.tracer.api.layout import atleast_1d, axes_as_named, axis_of
 from tenferro.tracer.api.library import cumprod
 from tenferro.tracer.api.record import ApiFunction
 from tenferro.tracer.api.reductions import cumsum, diff, sum_
@@ -70,10 +70,7 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: Any = 1) -> An
     Distances are numbers, or the coordinates along each axis."""
     trace = running_trace("gradient")
     values = as_traced(trace, f, "gradient")
-    rank = values.ndim
-    axes = list(range(rank)) if axis is None else [axis_of(a, rank, "gradient") for a in _tuple(axis)]
-    if len(set(axes)) < len(axes):
-        raise ShapeError(f"gradient: axes {tuple(axes)}; each may be named once{at(user_line())}")
+    axes = axes_as_named(axis, values.ndim, "gradient")
     order = integer(edge_order, "gradient", "edge_order")
     if order not in (1, 2):
         raise ShapeError(f"gradient: edge_order {order}; 1 or 2 is needed{at(user_line())}")
@@ -82,10 +79,6 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: Any = 1) -> An
         values = values.astype(DOUBLE)
     slopes = tuple(_slope(trace, values, k, step, order) for k, step in zip(axes, steps, strict=True))
     return slopes[0] if len(axes) == 1 else slopes
-
-
-def _tuple(axis: Any) -> tuple[Any, ...]:
-    return tuple(axis) if isinstance(axis, tuple | list) else (axis,)
 
 
 def _steps(trace: Trace, values: TracedArray, axes: Sequence[int], given: Sequence[Any]) -> list[Any]:

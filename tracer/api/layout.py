@@ -36,13 +36,16 @@ def axis_of(axis: Any, rank: int, name: str) -> int:
 
 def axes_of(axis: Any, rank: int, name: str) -> tuple[int, ...]:
     """All axes for None, else the sorted axes; a repeated one is a ShapeError."""
-    if axis is None:
-        return tuple(range(rank))
-    items = axis if isinstance(axis, tuple | list) else (axis,)
+    return tuple(sorted(axes_as_named(axis, rank, name)))
+
+
+def axes_as_named(axis: Any, rank: int, name: str) -> list[int]:
+    """The same in the order in which they are named."""
+    items = range(rank) if axis is None else as_tuple(axis)
     axes = [axis_of(a, rank, name) for a in items]
     if len(set(axes)) < len(axes):
         raise ShapeError(f"{name}: axes {tuple(items)}; each may be named once{at(user_line())}")
-    return tuple(sorted(axes))
+    return axes
 
 
 def reshape(a: Any, /, shape: Any = None, order: str = "C", *, copy: bool | None = None, newshape: Any = None) -> Any:

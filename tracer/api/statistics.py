@@ -9,7 +9,7 @@ import numpy as np
 from tenferro.tracer import build
 from tenferro.tracer.api.creation import extents_of
 from tenferro.tracer.api.deliver import new
-from tenferro.tracer.api.layout import axis_of
+from tenferro.tracer.api.layout import axes_as_named
 from tenferro.tracer.api.promotion import aligned, result_type
 from tenferro.tracer.api.record import ApiFunction
 from tenferro.tracer.api.reductions import INT64, NOTHING, flag, mean, number
@@ -31,10 +31,7 @@ def average(
     to 0 there is a DivisionError when the program runs."""
     trace = running_trace("average")
     array = as_traced(trace, a, "average")
-    rank = array.ndim
-    axes = list(range(rank)) if axis is None else [axis_of(k, rank, "average") for k in _tuple(axis)]
-    if len(set(axes)) < len(axes):
-        raise ShapeError(f"average: axes {tuple(axes)}; each may be named once{at(user_line())}")
+    axes = axes_as_named(axis, array.ndim, "average")
     if weights is None:
         found = mean(array, tuple(axes), keepdims=keepdims)
         count = number(trace, product(array.type.shape[k] for k in axes), found.dtype)
@@ -84,10 +81,6 @@ def _vector(trace: Trace, x: Any) -> Operand:
         raise ShapeError(f"bincount: rank {array.ndim}; rank 1 is needed{at(user_line())}")
     found: Operand = array.read()
     return found
-
-
-def _tuple(axis: Any) -> tuple[Any, ...]:
-    return tuple(axis) if isinstance(axis, tuple | list) else (axis,)
 
 
 def _spread_out(trace: Trace, value: Operand, like: TracedArray) -> TracedArray:
