@@ -25,10 +25,8 @@ from tenferro.engines.cpu.donating import Lending, Place as Place
 from tenferro.engines.cpu.kernel import FAST, GOOD, KernelTable
 from tenferro.engines.cpu.launch import add_region
 from tenferro.engines.cpu.layout import NeedsCopyError, Strided, contiguous
-from tenferro.engines.cpu.loop_binding import add_scan
 from tenferro.engines.cpu.native import Block
 from tenferro.engines.cpu.occupancy import Ends, Occupancy
-from tenferro.engines.cpu.products import add_product
 from tenferro.engines.cpu.slabs import copy_region, kept_slabs, slab_copy
 from tenferro.engines.cpu.traffic import Stage
 from tenferro.lowering.donation import is_checked
@@ -450,11 +448,16 @@ class Binder:
 
     def _call(self, instruction: Instruction, number: int) -> Tail | None:
         if isinstance(instruction.op.form, op.Contraction):
+            from tenferro.engines.cpu.products import add_product  # most programs have none, as with loops
+
             add_product(self, instruction)
             self.lending.check_order(self, instruction.outputs[0].index)
             return None
-        if instruction.op is control.scan and add_scan(self, instruction):
-            return None
+        if instruction.op is control.scan:
+            from tenferro.engines.cpu.loop_binding import add_block_scan, add_scan
+
+            if add_scan(self, instruction) or add_block_scan(self, instruction):
+                return None
         first = self.positions
         sources = tuple([self.array_of(s.index) if isinstance(s, Slot) else s for s in instruction.inputs])
         self.close_block()

@@ -296,12 +296,11 @@ class CpuExecutable(Executable):
         fused = self._fused(kind, operands, params)
         if fused is not None:
             found = fused
-        elif not recorders:
-            if kind == "scan":
-                found = loops.scan(self._unit(params["body"]), operands, params, self._share)
-            elif kind == "while":
-                units = self._unit(params["body"]), self._unit(asked(params["condition"]))
-                found = loops.while_loop(*units, operands, params, self._share)
+        elif kind == "scan":
+            found = loops.scan(self._unit(params["body"]), operands, params, self._share)
+        elif kind == "while":
+            units = self._unit(params["body"]), self._unit(asked(params["condition"]))
+            found = loops.while_loop(*units, operands, params, self._share)
         if found is None:
             return LOOPS[kind](self._run_body, operands, params)
         if found.latch != native.CLEAN:

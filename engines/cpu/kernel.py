@@ -22,7 +22,11 @@ from tenferro.engines.cpu.rows import RowKernel
 from tenferro.engines.cpu.toolchain import Library, Target, compile_text, host_target
 from tenferro.engines.cpu.vector_builder import ModuleText
 from tenferro.engines.cpu.writer import KernelWriter, is_small
+from tenferro.lowering import lower
+from tenferro.lowering.plan import Plan
 from tenferro.lowering.region import Apply, Gather, Iota, Load, Reduce, Region, Store, Uniform, Valid
+from tenferro.tracer.bodies import Body
+from tenferro.tracer.config import config
 from tenferro.tracer.op import Pointwise
 from tenferro.tracer.program import Literal
 from tenferro.tracer.records import dataclass
@@ -167,6 +171,7 @@ class KernelTable:
         self._kernels: dict[tuple[Hashable, Variant, tuple[tuple[int, int], ...]], Kernel] = {}
         self._likenesses: dict[int, tuple[Region, Hashable]] = {}
         self.products: dict[Entry, None] = {}  # kernels of matrix products, in order
+        self.plans: dict[Body, Plan] = {}
         self.loops: dict[Hashable, LoopKernel | None] = {}
         self._lock = threading.RLock()
 
@@ -213,6 +218,13 @@ class KernelTable:
             if key not in self.loops:
                 self.loops[key] = loop_kernel(kind, params, self.target, self._program)
             return self.loops[key]
+
+    def body_plan(self, body: Body) -> Plan:
+        """The plan of a body, whose kernels stand in this table too."""
+        with self._lock:
+            if body not in self.plans:
+                self.plans[body] = lower(body.program, config())
+            return self.plans[body]
 
     def kernels(self) -> list[Kernel]:
         with self._lock:

@@ -7,13 +7,14 @@ bodies (with seams, or loops of their own) are run turn by turn from Python.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tenferro.engines.cpu import memory, native, threads
-from tenferro.engines.cpu.native_entry import LATCH
+from tenferro.engines.cpu.native_entry import ENTRY_WORDS, LATCH
 from tenferro.engines.cpu.native_loop import (
     ANSWER,
     BODY,
@@ -21,7 +22,6 @@ from tenferro.engines.cpu.native_loop import (
     CONDITION,
     CONDITION_TABLE,
     ENDED,
-    ENTRY_WORDS,
     IS_LONG,
     LOOP_WORDS,
     THREADS,
@@ -220,6 +220,12 @@ def _outputs(
             _walk(table, -1 - j, stacks[role - len(carried)], length, backwards)
 
 
+@cache
+def _run_loop() -> Callable[[int], int]:
+    """The native function, looked up once."""
+    return native.function("run_loop")
+
+
 def _run(
     tables: Sequence[_Table], turn: int, turns: int, seconds: float, share: int | None, answer: Array | None = None
 ) -> tuple[int, int, bool]:
@@ -231,6 +237,6 @@ def _run(
     if answer is not None:
         asked = tables[1]
         words[[CONDITION, CONDITION_TABLE, ANSWER]] = asked.block.ctypes.data, asked.origin, answer.ctypes.data
-    if native.function("run_loop")(int(words.ctypes.data)):
+    if _run_loop()(int(words.ctypes.data)):
         raise RuntimeError("a signal handler forked inside a loop; the parent's threads are needed to finish it")
     return int(body.block[LATCH]), int(words[TURN]), bool(words[ENDED])

@@ -23,8 +23,10 @@ from tenferro.engines.cpu.native_memory import (
 from tenferro.engines.cpu.native_pool import (
     GIL_HELD,
     NO_POLL,
+    POLL_NS,
     PyEval_RestoreThread,
     PyEval_SaveThread,
+    interrupted,
     region,
     reset_pool,
 )
@@ -32,6 +34,7 @@ from tenferro.engines.cpu.native_prelude import (
     CONTROL_BITS,
     FLOAT_CONTROL,
     atomic_load,
+    atomic_store,
     load,
     load32,
     monotonic_ns,
@@ -45,6 +48,13 @@ from tenferro.engines.cpu.native_prelude import (
 # Words of a block; see Block.
 WORDS, LAUNCHES, PATCHES, FLAGS, LATCH, OUTPUTS, OUTPUTS_AT, RECORD, FIXED_WORDS = 0, 1, 2, 3, 4, 5, 6, 7, 8
 LAUNCH_WORDS, PATCH_WORDS = 4, 3
+# Where a launch has no function it is a scan of a block. Words of its parameters, which the body's block and its table
+# lie among: turns, the word where the table's entry 0 is, the word where the block begins.
+SCAN_TURNS, SCAN_TABLE, SCAN_BODY, SCAN_WORDS = 1, 2, 3, 4
+# Words of a table's entry: the address at the first turn, at even and at odd ones, and what is added for each turn.
+FIRST, EVEN, ODD, STEP, ENTRY_WORDS = 0, 8, 16, 24, 4
+NOTHING_FOUND = (1 << 63) - 1
+TURNS_BETWEEN_POLLS = 64
 # Words that are noted of a launch: when it began, when it ended, bytes in live large buffers.
 RECORD_WORDS = 3
 # Words of an output's description, before its sizes.
@@ -178,6 +188,51 @@ def make_outputs(block: int) -> int:
 
 
 @inlined
+def patch_turn(block: int, table: int, turn: int) -> int:
+    """Write the addresses of a turn into a block."""
+    patch = block + 8 * (FIXED_WORDS + LAUNCH_WORDS * load(block + 8 * LAUNCHES))
+    end = patch + 8 * PATCH_WORDS * load(block + 8 * PATCHES)
+    which: int = EVEN
+    if turn & 1:
+        which = ODD
+    if turn == 0:
+        which = FIRST
+    while patch < end:
+        entry = table + 8 * ENTRY_WORDS * load(patch)
+        data = load(entry + which) + turn * load(entry + STEP)
+        store(block + 8 * load(patch + 8), data + load(patch + 16))
+        patch += 8 * PATCH_WORDS
+    return 0
+
+
+@native
+def run_scan(params: int, threads: int, thread_state: int) -> int:
+    """A block, entered once a turn, each time on other addresses; as ``region`` returns. What its kernels find goes to
+    the latch of the block around it."""
+    turns = load(params + 8 * SCAN_TURNS)
+    table = params + 8 * load(params + 8 * SCAN_TABLE)
+    body = params + 8 * load(params + 8 * SCAN_BODY)
+    polled = monotonic_ns()
+    turn = 0
+    result = 0
+    while turn < turns and result == 0:
+        patch_turn(body, table, turn)
+        result = run_launches(body, threads, thread_state)
+        turn += 1
+        if atomic_load(body + 8 * LATCH) != NOTHING_FOUND:
+            break
+        if turn % TURNS_BETWEEN_POLLS == 0 and result == 0:
+            now = monotonic_ns()
+            if now - polled > POLL_NS:
+                polled = now
+                result = interrupted(thread_state)
+    latch = params + 8 * load(params)
+    if atomic_load(body + 8 * LATCH) < atomic_load(latch):
+        atomic_store(latch, atomic_load(body + 8 * LATCH))
+    return result
+
+
+@inlined
 def run_launches(block: int, threads: int, thread_state: int) -> int:
     """The launches in order, under the standard floating-point control word; as ``region`` returns. Where the block has
     the address of a record, each launch is noted there."""
@@ -199,7 +254,10 @@ def run_launches(block: int, threads: int, thread_state: int) -> int:
         if record:
             store(record + 16, load(MEMORY_STATE + LIVE))
             store(record, monotonic_ns())
-        result = region(load(launch), params, load(launch + 16), load(launch + 24), threads, thread_state)
+        if load(launch):
+            result = region(load(launch), params, load(launch + 16), load(launch + 24), threads, thread_state)
+        else:
+            result = run_scan(params, threads, thread_state)
         if record:
             store(record + 8, monotonic_ns())
             record += 8 * RECORD_WORDS

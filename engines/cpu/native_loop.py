@@ -7,15 +7,13 @@ in the block's table, from which its address at a turn follows. ``tenferro.engin
 from __future__ import annotations
 
 from tenferro.engines.cpu.native_entry import (
-    FIXED_WORDS,
     LATCH,
-    LAUNCH_WORDS,
-    LAUNCHES,
-    PATCH_WORDS,
-    PATCHES,
+    NOTHING_FOUND,
+    TURNS_BETWEEN_POLLS,
+    patch_turn,
     run_launches,
 )
-from tenferro.engines.cpu.native_language import inlined, native
+from tenferro.engines.cpu.native_language import native
 from tenferro.engines.cpu.native_pool import (
     GIL_HELD,
     POLL_NS,
@@ -29,28 +27,6 @@ from tenferro.engines.cpu.native_prelude import atomic_load, load, load32, monot
 # and where its answer lies, threads, the turn to begin with and the one to end before, whether the GIL is released;
 # then what is told: the turn that was come to, whether the condition ended it.
 BODY, BODY_TABLE, CONDITION, CONDITION_TABLE, ANSWER, THREADS, TURN, TURNS, IS_LONG, ENDED, LOOP_WORDS = range(11)
-# Words of an entry: the address at the first turn, at even and at odd ones, and what is added for each turn.
-FIRST, EVEN, ODD, STEP, ENTRY_WORDS = 0, 8, 16, 24, 4
-NOTHING_FOUND = (1 << 63) - 1
-TURNS_BETWEEN_POLLS = 64
-
-
-@inlined
-def patch_turn(block: int, table: int, turn: int) -> int:
-    """Write the addresses of a turn into a block."""
-    patch = block + 8 * (FIXED_WORDS + LAUNCH_WORDS * load(block + 8 * LAUNCHES))
-    end = patch + 8 * PATCH_WORDS * load(block + 8 * PATCHES)
-    which: int = EVEN
-    if turn & 1:
-        which = ODD
-    if turn == 0:
-        which = FIRST
-    while patch < end:
-        entry = table + 8 * ENTRY_WORDS * load(patch)
-        data = load(entry + which) + turn * load(entry + STEP)
-        store(block + 8 * load(patch + 8), data + load(patch + 16))
-        patch += 8 * PATCH_WORDS
-    return 0
 
 
 @native
