@@ -25,7 +25,6 @@ from tenferro.engines.errors import (
     TransferBudgetError,
 )
 from tenferro.engines.events import DomainRun, Token, combined
-from tenferro.engines.reference import evaluated
 from tenferro.engines.values import input_sizes, scalar_array
 from tenferro.lowering.exec_program import Slot, Source
 from tenferro.runtime.prepared import Prepared
@@ -112,6 +111,8 @@ class _Run:
     def _collective(self, node: CollectiveNode) -> None:
         slots = [s.index for s in node.instruction.inputs if isinstance(s, Slot)]
         operands = [self._read(s, place) for s, place in zip(slots, node.places, strict=True)]
+        from tenferro.engines.reference import evaluated
+
         params = {k: evaluated(v, self.sizes) for k, v in node.instruction.params.items()}
         start = recording.now()
         results = executed(node.instruction, operands, params, {}, self.sizes)

@@ -19,14 +19,12 @@ from tenferro.evaluation import evaluator
 from tenferro.lowering.plan import CallStep, Plan
 from tenferro.runtime.identity import checked_family, checked_name
 from tenferro.runtime.specialization import Known, Need, Signature, Specializer
-from tenferro.tracer.dim import Dim, as_extent
 from tenferro.tracer.exact import static_key
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.op import Absent, BatchRule, Constant, Extension, JvpRule, Op, TransposeRule
 from tenferro.tracer.program import ArrayType, Params
 from tenferro.tracer.records import dataclass
 from tenferro.tracer.trace import current_trace
-from tenferro.tracer.traced import fresh, operand
 
 MAX_CACHED = 64
 _UNKNOWN = Absent("its extension family brings no such rule")
@@ -111,6 +109,8 @@ class Family:
         trace = current_trace()
         if trace is None:
             return self._run(settings, arrays)
+        from tenferro.tracer.traced import fresh, operand  # where a trace runs, it is loaded
+
         values = trace.emit(self.op, [operand(trace, x, self.name)[0] for x in arrays], **settings)
         made = [fresh(trace, v, scalar=False) for v in values]
         return made[0] if len(made) == 1 else tuple(made)
@@ -134,8 +134,11 @@ class Family:
 
     def _setting(self, name: str, value: Any) -> Any:
         """A parameter as programs have it: sizes as expressions. TypeError for what is not hashable."""
-        if isinstance(value, Dim):
-            return as_extent(value)
+        if hasattr(value, "live_trace"):
+            from tenferro.tracer.dim import Dim, as_extent
+
+            if isinstance(value, Dim):
+                return as_extent(value)
         if isinstance(value, tuple):
             return tuple(self._setting(name, v) for v in value)
         try:
