@@ -18,7 +18,14 @@ import numpy as np
 
 from tenferro.tracer.bounds import Bounds, single_leaf, split_constant
 from tenferro.tracer.dims import DimExpr, Extent, Leaf, evaluate, leaf, leaves, mul, sub, substitute
-from tenferro.tracer.errors import DtypeError, LeakError, TenferroError, TraceError, UnrolledLoopWarning
+from tenferro.tracer.errors import (
+    DerivativeError,
+    DtypeError,
+    LeakError,
+    TenferroError,
+    TraceError,
+    UnrolledLoopWarning,
+)
 from tenferro.tracer.lines import SourceLine, at, user_line
 from tenferro.tracer.numbering import ValueNumbers
 from tenferro.tracer.op import Op
@@ -193,8 +200,8 @@ class Trace:
             types = op.infer([i.type for i in inputs], params)
         except TenferroError as error:
             raise type(error)(f"{error}{at(line)}") from None
-        if self.tape is not None and any(type(i) is Tangent for i in inputs):
-            return self.tape.append(op, inputs, params, types, line, self.place)
+        if any(type(i) is Tangent for i in inputs):
+            return self._taped(op, inputs, params, types)
         if line is not None and not self.writing:
             self._count(line)
         if self.spread is not None:
@@ -202,6 +209,16 @@ class Trace:
         if self.partial:
             self.check_whole(inputs)
         return self.append(op, inputs, params, types, self.place)
+
+    def _taped(
+        self, op: Op, inputs: tuple[Operand, ...], params: Params, types: Sequence[ArrayType]
+    ) -> tuple[Value, ...]:  # fmt: skip
+        if self.tape is None:  # what is being transposed multiplies one tangent by another
+            raise DerivativeError(
+                f"{op.name}: of two values that vary, in which it is not linear; a function that is linear in its "
+                f"arguments is needed{at(self.line)}"
+            )
+        return self.tape.append(op, inputs, params, types, self.line, self.place)
 
     def append(
         self, op: Op, inputs: tuple[Operand, ...], params: Params, types: Sequence[ArrayType], place: str

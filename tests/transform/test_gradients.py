@@ -1,4 +1,5 @@
-"""``grad`` and ``value_and_grad``: what goes in and comes out, in every kind of call; and what is refused, in what words."""
+"""``grad`` and ``value_and_grad``: what goes in and comes out, in every kind of call; and what is refused, in what
+words."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ def equal(found: Any, wanted: Any) -> None:
     assert bits(np.asarray(found), np.asarray(wanted)) is None
 
 
-# -- kinds of arguments --------------------------------------------------------------------------------------------------
+# -- kinds of arguments ------------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass
@@ -137,7 +138,7 @@ def test_aux_comes_along():
     assert aux["name"] == "loss"
 
 
-# -- functions of all kinds ----------------------------------------------------------------------------------------------
+# -- functions of all kinds --------------------------------------------------------------------------------------------
 
 
 def test_jit_and_grad_in_every_order():
@@ -242,7 +243,7 @@ def test_closures_over_traced_values_are_constants():
     assert tn.jit(tn.grad(outer))(2.0) == 6
 
 
-# -- what a function may do ----------------------------------------------------------------------------------------------
+# -- what a function may do --------------------------------------------------------------------------------------------
 
 
 def test_python_sees_present_values_outside_jit(capsys: pytest.CaptureFixture[str]):
@@ -329,7 +330,7 @@ def test_many_sizes_are_one_program():
     assert gradient.cache_info().compiles == 1
 
 
-# -- refusals ------------------------------------------------------------------------------------------------------------
+# -- refusals ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

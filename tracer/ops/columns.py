@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from tenferro.tracer.dims import Extent
+from tenferro.tracer.errors import DerivativeError
+from tenferro.tracer.lines import at
 from tenferro.tracer.op import Absent, Constant, JvpRule, Tangents, TransposeRule
 from tenferro.tracer.program import Operand, Operation
 
@@ -56,6 +58,14 @@ def linear(*places: int) -> JvpRule:
     return jvp
 
 
+def not_linear(operation: Operation) -> DerivativeError:
+    """What is asked to be transposed is no linear function of what varies."""
+    return DerivativeError(
+        f"{operation.op.name}: of values that vary, in which it is not linear; a function that is linear in its "
+        f"arguments is needed{at(operation.line)}"
+    )
+
+
 def sides(*found: Side | None) -> TransposeRule:
     """For each operand in which a pointwise op is linear, ``(b, cotangent, *xs) → its cotangent``. An operand that the
     op stretched gets the sum."""
@@ -64,8 +74,10 @@ def sides(*found: Side | None) -> TransposeRule:
         (cotangent,) = cotangents
         results: list[Operand | None] = []
         for side, x, mine in zip(found, operation.inputs, is_linear, strict=True):
-            if not mine or side is None:
+            if not mine:
                 results.append(None)
+            elif side is None:
+                raise not_linear(operation)
             else:
                 results.append(b.summed_to(side(b, cotangent, *operation.inputs), x.type))
         return results

@@ -374,7 +374,8 @@ imag = row(
 tangent_product = row(
     "tangent_product", _reference_guarded(np.multiply), kinds=FLOATS, result="same", cost=3,
     scalar=lambda b, g, f: scalar.guarded(b, g, scalar.multiply(b, g, f)),
-    jvp=d.product, transpose=sides(lambda b, ct, g, f: b.scaled(ct, f), None),
+    jvp=d.product,
+    transpose=sides(lambda b, ct, g, f: b.scaled(ct, f), lambda b, ct, g, f: b.tangent_pair(ct, g)),
 )  # fmt: skip
 """A tangent times a factor, which is 0 where the tangent is, whatever the factor is."""
 tangent_quotient = row(
