@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tenferro.tracer.bodies import Body, Closing, inline
 from tenferro.tracer.derivation import Derivation
-from tenferro.tracer.dims import Extent, leaves
+from tenferro.tracer.dims import Extent, leaves, mul, product
 from tenferro.tracer.op import Tangents
-from tenferro.tracer.ops import control
+from tenferro.tracer.ops import control, library
 from tenferro.tracer.program import ArrayType, Operand, Operation, Value
 from tenferro.tracer.records import dataclass
 from tenferro.tracer.tape import Tangent, Tape
@@ -308,8 +308,12 @@ def transpose_scan(b: Derivation, operation: Operation, cotangents: Tangents, is
         found = pull(trace, tape, seeds)
         outputs = [_or_zeros(b, found.get(t.id), t.type) for t in tangents]
         kept = [t for t in rest if t is not None]
-        outputs += [b.plus(s, found.get(t.id)) or s for s, t in zip(sums, kept, strict=True)]
+        products = [_product_of(trace, recording.start, found.get(t.id)) for t in kept]
+        added = [(s, t) for s, t, p in zip(sums, kept, products, strict=True) if p is None]
+        outputs += [b.plus(s, found.get(t.id)) or s for s, t in added]
         outputs += [_or_zeros(b, found.get(t.id), t.type) for t in passing if t is not None]
+        outputs += [factor for p in products if p is not None for factor in p]
+        sums = [s for s, _ in added]
     walked = [x for x, mine in zip(scan.walked, moved, strict=True) if not mine]
     residuals = [s for s, mine in zip(slices, moved, strict=True) if not mine]
     made = emit_scan(
@@ -321,9 +325,38 @@ def transpose_scan(b: Derivation, operation: Operation, cotangents: Tangents, is
     )  # fmt: skip
     answers = iter(made)
     first = [next(answers) for _ in scan.initial]
-    last = [next(answers) if mine else None for mine in held]
+    totals = [next(answers) if p is None else None for p in products]
     middle = [next(answers) if mine else None for mine in moved]
-    return [*first, *middle, *last]
+    totals = [_sum_of_products(b, next(answers), next(answers)) if t is None else t for t in totals]
+    ends = iter(totals)
+    return [*first, *middle, *(next(ends) if mine else None for mine in held)]
+
+
+def _product_of(trace: Trace, start: int, x: Operand | None) -> tuple[Operand, Operand] | None:
+    """The factors of what a turn adds to a sum, where it is a product of matrices that are smaller than it: they are
+    stacked, and the sum over all turns is one product."""
+    made = trace.producer(x.id) if isinstance(x, Value) else None
+    if (
+        made is None
+        or made.op is not library.matmul
+        or trace.number(made) < start
+        or x is None
+        or len(x.type.shape) != 2
+    ):
+        return None
+    left, right = made.inputs
+    sizes = [trace.hint(product(y.type.shape)) for y in (left, right, x)]
+    if None in sizes or sizes[0] + sizes[1] >= sizes[2]:  # type: ignore[operator]
+        return None
+    return left, right
+
+
+def _sum_of_products(b: Derivation, left: Operand, right: Operand) -> Operand:
+    """The sum of left[k] @ right[k]."""
+    turns, rows, inner = left.type.shape
+    columns = right.type.shape[2]
+    flat = b.reshaped(b.permuted(left, [1, 0, 2]), (rows, mul(turns, inner)))
+    return b.matmul(flat, b.reshaped(right, (mul(turns, inner), columns)))
 
 
 def batch_scan(b: Derivation, operation: Operation, batched: Sequence[bool], size: Extent) -> Sequence[Operand]:
