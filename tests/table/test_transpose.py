@@ -32,7 +32,7 @@ LINEAR: dict[str, tuple[Flags, ...]] = {
     "subtract": EITHER,
     "multiply": (FIRST, SECOND),
     "divide": (FIRST,),
-    "tangent_product": (FIRST,),
+    "tangent_product": (FIRST, SECOND),
     "tangent_quotient": (FIRST,),
     "tangent_pair": (FIRST, SECOND),
     "required": (FIRST,),
