@@ -76,7 +76,7 @@ def transpose_broadcast(b: Derivation, operation: Operation, cotangents: Tangent
     ]  # fmt: skip
     summed = tuple(a for a in range(len(shape)) if a not in kept)
     found = one(cotangents)
-    if summed:
+    if any(canonical(shape[a]) != 1 for a in summed):
         found = b.sum(found, axes=summed, keepdims=False)
     return (b.reshaped(found, x.type.shape),)
 

@@ -13,7 +13,7 @@ from tenferro.tracer.bodies import Body, Closing, inline
 from tenferro.tracer.derivation import Derivation
 from tenferro.tracer.dims import Extent, leaves, mul, product
 from tenferro.tracer.op import Tangents
-from tenferro.tracer.ops import control, library
+from tenferro.tracer.ops import control, layout, library
 from tenferro.tracer.program import ArrayType, Operand, Operation, Value
 from tenferro.tracer.records import dataclass
 from tenferro.tracer.tape import Tangent, Tape
@@ -312,7 +312,9 @@ def transpose_scan(b: Derivation, operation: Operation, cotangents: Tangents, is
         added = [(s, t) for s, t, p in zip(sums, kept, products, strict=True) if p is None]
         outputs += [b.plus(s, found.get(t.id)) or s for s, t in added]
         outputs += [_or_zeros(b, found.get(t.id), t.type) for t in passing if t is not None]
-        outputs += [factor for p in products if p is not None for factor in p]
+        stacks = {s.id: x for s, x in zip(slices, scan.walked, strict=True)}
+        factors = [f for p in products if p is not None for f in p]
+        outputs += [f.value for f in factors if f.value.id not in stacks]
         sums = [s for s, _ in added]
     walked = [x for x, mine in zip(scan.walked, moved, strict=True) if not mine]
     residuals = [s for s, mine in zip(slices, moved, strict=True) if not mine]
@@ -327,12 +329,23 @@ def transpose_scan(b: Derivation, operation: Operation, cotangents: Tangents, is
     first = [next(answers) for _ in scan.initial]
     totals = [next(answers) if p is None else None for p in products]
     middle = [next(answers) if mine else None for mine in moved]
-    totals = [_sum_of_products(b, next(answers), next(answers)) if t is None else t for t in totals]
-    ends = iter(totals)
+    stacked_factors = iter([stacks[f.value.id] if f.value.id in stacks else next(answers) for f in factors])
+    ends = iter([
+        _sum_of_products(b, p, next(stacked_factors), next(stacked_factors)) if p is not None else t
+        for p, t in zip(products, totals, strict=True)
+    ])  # fmt: skip
     return [*first, *middle, *(next(ends) if mine else None for mine in held)]
 
 
-def _product_of(trace: Trace, start: int, x: Operand | None) -> tuple[Operand, Operand] | None:
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """A value of a turn, which is a factor of a product as it is or with its axes exchanged."""
+
+    value: Value
+    is_swapped: bool
+
+
+def _product_of(trace: Trace, start: int, x: Operand | None) -> tuple[Factor, Factor] | None:
     """The factors of what a turn adds to a sum, where it is a product of matrices that are smaller than it: they are
     stacked, and the sum over all turns is one product."""
     made = trace.producer(x.id) if isinstance(x, Value) else None
@@ -348,15 +361,27 @@ def _product_of(trace: Trace, start: int, x: Operand | None) -> tuple[Operand, O
     sizes = [trace.hint(product(y.type.shape)) for y in (left, right, x)]
     if None in sizes or sizes[0] + sizes[1] >= sizes[2]:  # type: ignore[operator]
         return None
-    return left, right
+    if not (isinstance(left, Value) and isinstance(right, Value)):
+        return None
+    return _factor(trace, start, left), _factor(trace, start, right)
 
 
-def _sum_of_products(b: Derivation, left: Operand, right: Operand) -> Operand:
-    """The sum of left[k] @ right[k]."""
-    turns, rows, inner = left.type.shape
-    columns = right.type.shape[2]
-    flat = b.reshaped(b.permuted(left, [1, 0, 2]), (rows, mul(turns, inner)))
-    return b.matmul(flat, b.reshaped(right, (mul(turns, inner), columns)))
+def _factor(trace: Trace, start: int, x: Value) -> Factor:
+    made = trace.producer(x.id)
+    if made is None or made.op is not layout.transpose or trace.number(made) < start:
+        return Factor(x, False)
+    (inner,) = made.inputs
+    return Factor(inner, True) if isinstance(inner, Value) else Factor(x, False)
+
+
+def _sum_of_products(b: Derivation, factors: tuple[Factor, Factor], left: Operand, right: Operand) -> Operand:
+    """The sum of left[k] @ right[k], from the factors' stacks."""
+    turns = left.type.shape[0]
+    rows, inner = left.type.shape[1:] if not factors[0].is_swapped else left.type.shape[:0:-1]
+    flat = b.permuted(left, [2, 0, 1] if factors[0].is_swapped else [1, 0, 2])
+    tall = b.permuted(right, [0, 2, 1]) if factors[1].is_swapped else right
+    count = mul(turns, inner)
+    return b.matmul(b.reshaped(flat, (rows, count)), b.reshaped(tall, (count, tall.type.shape[2])))
 
 
 def batch_scan(b: Derivation, operation: Operation, batched: Sequence[bool], size: Extent) -> Sequence[Operand]:
