@@ -26,6 +26,7 @@ class custom_jvp(Custom):
     first, as they are: functions, settings. Decorate the function with it, then its rule with ``@f.defjvp``."""
 
     _mark = marks.custom_jvp
+    _rules = ("_jvp",)
     _jvp: Function | None = None
 
     def defjvp(self, jvp: Function, symbolic_zeros: bool = False) -> Function:

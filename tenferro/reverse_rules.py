@@ -30,6 +30,7 @@ class custom_vjp(Custom):
     gets them first. Decorate the function with it, then call ``f.defvjp(fwd, bwd)``."""
 
     _mark = marks.custom_vjp
+    _rules = ("_fwd", "_bwd")
     _fwd: Function | None = None
     _bwd: Function | None = None
 

@@ -33,6 +33,8 @@ class Custom:
     """A function with a rule. Call it as the function itself; ``__wrapped__`` is that."""
 
     _mark: Op
+    _rules: tuple[str, ...]  # the attributes that hold them
+    _around = "rules"  # it is more than the function that it wraps
     __wrapped__: Function
     __name__: str
 

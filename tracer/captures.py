@@ -42,7 +42,7 @@ from tenferro.tracer.contents import MAX_COMPARED_BYTES, Asked, Contents
 from tenferro.tracer.errors import TraceError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.ownership import Ownership, Whose
-from tenferro.tracer.places import Found, Held, Place, Self, is_jitted, plain_function, read
+from tenferro.tracer.places import Found, Held, Place, Self, is_jitted, is_linear, plain_function, read
 from tenferro.tracer.trace import is_supported, is_tenferro_array
 
 MAX_FUNCTIONS = 512
@@ -342,6 +342,10 @@ class Captured:
         if is_jitted(value):
             self.guard(place, "is", value)
             self.function(value.__wrapped__)
+            for name in getattr(type(value), "_rules", ()):  # functions that give its derivatives
+                self.visit(place.attribute(name), getattr(value, name))
+        elif is_linear(value):
+            self.guard(place, "is", value)
         elif isinstance(value, FunctionType):
             self.guard(place, "is", value)
             self.followed(place, value)

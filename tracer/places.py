@@ -116,7 +116,14 @@ def plain_function(function: Callable[..., Any]) -> tuple[FunctionType | None, l
             return (calls[0] if calls and isinstance(calls[0], FunctionType) else None), held
 
 
+_OURS = frozenset({"tenferro.jit", "tenferro.transformed", "tenferro.forward_rules", "tenferro.reverse_rules"})
+
+
 def is_jitted(value: Any) -> bool:
-    """Whether the value is a jitted or transformed function: inside a trace it is part of the function that calls it."""
-    is_ours = type(value).__module__ in ("tenferro.jit", "tenferro.transformed")
-    return is_ours and isinstance(getattr(value, "__wrapped__", None), FunctionType)
+    """Whether the value is a function of this package around a user's: inside a trace it is part of what calls it."""
+    return type(value).__module__ in _OURS and isinstance(getattr(value, "__wrapped__", None), FunctionType)
+
+
+def is_linear(value: Any) -> bool:
+    """Whether the value is a function that a derivative has handed out, which holds arrays for good."""
+    return type(value).__module__ == "tenferro.linearization"

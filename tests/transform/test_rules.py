@@ -364,6 +364,10 @@ def test_a_rule_reads_captured_arrays_at_each_call():
         scale[:] = k
         np.testing.assert_allclose(jitted(X), 10 * scale)
         np.testing.assert_allclose(tn.grad(lambda x: f(x).sum())(X), 10 * scale)
+    scale = np.full(5, 7.0)  # another array in the rule's own closure
+    np.testing.assert_allclose(jitted(X), 70)
+    f.defjvp(lambda primals, tangents: (primals[0], 3 * tangents[0]))  # another rule
+    np.testing.assert_allclose(jitted(X), 3)
 
 
 def test_methods():
