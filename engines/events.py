@@ -17,6 +17,7 @@ from functools import partial
 from typing import Literal
 
 from tenferro.engines.errors import EventError
+from tenferro.tracer.forking import Renewed
 
 Launch = Callable[[], None]
 State = Literal["pending", "retired", "failed"]
@@ -194,9 +195,6 @@ def is_worker() -> bool:
     return _here.is_worker
 
 
-_every: weakref.WeakSet[WorkerDriver] = weakref.WeakSet()
-
-
 class WorkerDriver(Driver):
     """Launches happen on a thread of the engine's own, which starts at the first run and ends with the driver.
 
@@ -205,14 +203,13 @@ class WorkerDriver(Driver):
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._lock = threading.Lock()
+        self._held = Renewed()
         self._work: Work | None = None
-        _every.add(self)
 
     def begin_run(self, domain: str) -> DomainRun:
         if _here.is_worker:
             return _ImmediateRun(domain)
-        with self._lock:
+        with self._held.lock:
             if self._work is None or self._work.pid != os.getpid():  # a forked child has no such thread
                 work = self._work = Work()
                 threading.Thread(target=work.loop, name=self._name, daemon=True).start()
@@ -221,19 +218,6 @@ class WorkerDriver(Driver):
 
     def _run(self, domain: str, work: Work) -> DomainRun:
         return WorkerRun(domain, work, self)
-
-    def after_fork(self) -> None:
-        """In the child: the thread that held the lock may not exist there."""
-        self._lock = threading.Lock()
-
-
-def _after_fork() -> None:
-    for driver in list(_every):
-        driver.after_fork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
 
 
 def combined(failures: Sequence[BaseException]) -> BaseException:

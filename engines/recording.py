@@ -6,7 +6,6 @@ thread (``switches.paused``): the native way knows nothing of profiles.
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tenferro.engines.events import is_worker
 from tenferro.tracer import switches
+from tenferro.tracer.forking import Renewed, in_child
 from tenferro.tracer.lines import SourceLine, user_line
 from tenferro.tracer.records import dataclass
 
@@ -211,12 +211,7 @@ class Recorder:
             self.samples.append(found)
 
 
-class _Lock:
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-
-
-_held = _Lock()
+_held = Renewed()
 recorders: list[Recorder] = []
 """Those that are on."""
 gauges: list[Callable[[], int]] = []
@@ -370,12 +365,8 @@ def fetched(engine: Engine, value: Any, reason: str) -> Any:
     return found
 
 
+@in_child
 def _after_fork() -> None:
-    _held.lock = threading.Lock()
     for recorder in recorders:
         recorder.after_fork()
     recorders.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

@@ -6,12 +6,10 @@ guards hold serves. At most ``MAX_PROGRAMS`` are kept, the least recently used o
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 import time
 import warnings
-import weakref
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -27,6 +25,7 @@ from tenferro.runtime import default_runtime
 from tenferro.tracer.capture_guards import Captures
 from tenferro.tracer.config import SHOW_STAGES, config
 from tenferro.tracer.errors import LoweringError, RecompileError, RecompileWarning
+from tenferro.tracer.forking import Renewed
 from tenferro.tracer.lines import at, user_frame, user_line
 from tenferro.tracer.op import Collective
 from tenferro.tracer.program import SemanticProgram
@@ -80,7 +79,7 @@ class Programs:
         self.evictions = 0
         self.served = 0  # calls, the native ones not counted
         self.shortcuts: Shortcuts | None = None
-        self.lock = threading.RLock()
+        self._held = Renewed(threading.RLock)
         self._function = function
         self._name = name
         self._max_compiles = max_compiles
@@ -90,7 +89,11 @@ class Programs:
         self._kept: dict[Hashable, tuple[Compiled, ...]] = {}
         self._described: dict[Hashable, dict[str, str]] = {}
         self._traces: list[TraceRecord] = []
-        _every.add(self)
+
+    @property
+    def lock(self) -> Any:
+        """One trace at a time; entered again by a function that calls itself."""
+        return self._held.lock
 
     def find(self, call: BoundCall) -> Found:
         """The program for this call. RecompileError where ``max_compiles`` forbids the trace; errors of the trace pass
@@ -288,16 +291,3 @@ def _user_depth() -> int:
     while frame is not target and frame.f_back is not None:
         frame, depth = frame.f_back, depth + 1
     return depth
-
-
-_every: weakref.WeakSet[Programs] = weakref.WeakSet()
-
-
-def _new_locks() -> None:
-    # A thread that held a lock when the process forked does not exist in the child.
-    for programs in list(_every):
-        programs.lock = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_new_locks)

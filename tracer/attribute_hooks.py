@@ -17,6 +17,8 @@ from contextvars import ContextVar
 from types import ModuleType
 from typing import Any, TypeAlias
 
+from tenferro.tracer.forking import Renewed
+
 Behind: TypeAlias = Callable[[Any, str], Any]
 """Reads an attribute as if nothing were hooked."""
 Read: TypeAlias = Callable[[Any, str, Behind], Any]
@@ -26,7 +28,7 @@ Give: TypeAlias = Callable[[Any], Any]
 
 _MISSING = object()
 _GETATTRIBUTE = "__getattribute__"
-_lock = threading.RLock()
+_held = Renewed(threading.RLock)
 _classes: dict[type, tuple[Any, Any, int]] = {}  # the hook, the class's own entry behind it, the traces that need it
 _members: dict[tuple[type, str], tuple[Any, Any, int]] = {}
 _modules: dict[int, tuple[ModuleType, int]] = {}
@@ -150,7 +152,7 @@ class Hooks:
         """Be told what is read of the instances of a class. False where that cannot be."""
         if cls in self._classes:
             return True
-        with _lock:
+        with _held.lock:
             known = _classes.get(cls)
             if known is not None:
                 _classes[cls] = (known[0], known[1], known[2] + 1)
@@ -168,7 +170,7 @@ class Hooks:
         key = (cls, name)
         if key in self._members or not can_hook(cls):
             return
-        with _lock:
+        with _held.lock:
             known = _members.get(key)
             if known is not None:
                 _members[key] = (known[0], known[1], known[2] + 1)
@@ -184,7 +186,7 @@ class Hooks:
         """Be told what is read of a module. False for one that has a class of its own."""
         if id(module) in self._modules:
             return True
-        with _lock:
+        with _held.lock:
             known = _modules.get(id(module))
             if known is not None:
                 _modules[id(module)] = (module, known[1] + 1)
@@ -199,7 +201,7 @@ class Hooks:
 
     def remove(self) -> None:
         """Put back what is needed by no other trace."""
-        with _lock:
+        with _held.lock:
             for cls in self._classes:
                 self._drop(_classes, cls, cls, _GETATTRIBUTE)
             for key in self._members:

@@ -8,25 +8,21 @@ configuration) changes with an epoch, and they forget.
 from __future__ import annotations
 
 import ctypes
-import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from tenferro.tracer.forking import Renewed, in_child
+
 _words = (ctypes.c_int64 * 2)()
 _PAUSES, _EPOCH = 0, 1
-
-
-class _Lock:
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
 
 
 class _Here(threading.local):
     pauses = 0
 
 
-_held = _Lock()
+_held = Renewed()
 _here = _Here()
 
 
@@ -77,11 +73,7 @@ def forget() -> None:
         _words[_EPOCH] += 1
 
 
+@in_child
 def _after_fork() -> None:
-    """The child has this thread's reasons alone; another may have held the lock."""
-    _held.lock = threading.Lock()
+    """The child has this thread's reasons alone."""
     _words[_PAUSES] = max(0, _here.pauses)
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

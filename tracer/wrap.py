@@ -25,6 +25,7 @@ from tenferro.tracer.dim import Dim
 from tenferro.tracer.dispatch import concretely
 from tenferro.tracer.errors import TraceError
 from tenferro.tracer.foreign import NUMPY_ERRORS, as_own
+from tenferro.tracer.forking import Renewed, in_child
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.trace import current_trace, is_supported, is_tenferro_array
 from tenferro.tracer.traced import TracedArray, from_known
@@ -35,7 +36,7 @@ CONVERSION = ("array", "asarray", "asanyarray", "ascontiguousarray")
 FROM_OUTSIDE = ("zeros_like", "ones_like", "empty_like", "full_like", "copy")
 _NOT_RANDOM = frozenset({"test", "get_state", "set_state", "seed"})
 
-_lock = threading.RLock()
+_held = Renewed(threading.RLock)
 _running = 0
 _originals: list[tuple[ModuleType, str, Any]] = []
 
@@ -237,6 +238,15 @@ def _restore() -> None:
         setattr(module, name, original)
 
 
+@in_child
+def _after_fork() -> None:
+    """The child has this thread's traces alone; those of others will not end there."""
+    global _running
+    if _running and current_trace() is None:
+        _restore()
+        _running = 0
+
+
 @contextmanager
 def wrapped() -> Iterator[None]:
     """Hold NumPy's creation functions wrapped; traces in several threads share one wrapping, the last one ends it."""
@@ -244,14 +254,14 @@ def wrapped() -> Iterator[None]:
     if not config().wrap_numpy:
         yield
         return
-    with _lock:
+    with _held.lock:
         if _running == 0:
             _install()
         _running += 1
     try:
         yield
     finally:
-        with _lock:
+        with _held.lock:
             _running -= 1
             if _running == 0:
                 _restore()

@@ -27,6 +27,7 @@ from tenferro.lowering.plan import Plan
 from tenferro.lowering.region import Apply, Gather, Iota, Load, Reduce, Region, Store, Uniform, Valid
 from tenferro.tracer.bodies import Body
 from tenferro.tracer.config import config
+from tenferro.tracer.forking import Renewed
 from tenferro.tracer.op import Pointwise
 from tenferro.tracer.program import Literal
 from tenferro.tracer.records import dataclass
@@ -42,17 +43,17 @@ the general one."""
 
 _libraries: weakref.WeakValueDictionary[tuple[str, int, Target], Library] = weakref.WeakValueDictionary()
 _expansions: dict[str, Library] = {}
-_lock = threading.Lock()
+_held = Renewed()
 
 
 def shared_library(text: str, level: int, target: Target, symbols: Mapping[str, int] | None = None) -> Library:
     """One library per text, level and target in the process."""
     key = (text, level, target)
-    with _lock:
+    with _held.lock:
         found = _libraries.get(key)
     if found is None:
         found = compile_text(text, level, target, symbols=dict(symbols or {}))
-        with _lock:
+        with _held.lock:
             found = _libraries.setdefault(key, found)
     return found
 
@@ -60,11 +61,11 @@ def shared_library(text: str, level: int, target: Target, symbols: Mapping[str, 
 def expansion_address(symbol: str, text: str, target: Target) -> int:
     """Where the expansion ``symbol`` stands. Expansions are compiled once, at level 2, and stay for the process's life:
     a kernel that calls them compiles in the time of its own loop."""
-    with _lock:
+    with _held.lock:
         found = _expansions.get(symbol)
     if found is None:
         found = compile_text(text, GOOD, target)
-        with _lock:
+        with _held.lock:
             found = _expansions.setdefault(symbol, found)
     return found.address(symbol)
 
@@ -173,7 +174,7 @@ class KernelTable:
         self.products: dict[Entry, None] = {}  # kernels of matrix products, in order
         self.plans: dict[Body, Plan] = {}
         self.loops: dict[Hashable, LoopKernel | None] = {}
-        self._lock = threading.RLock()
+        self._held = Renewed(threading.RLock)
 
     @property
     def given_target(self) -> Target | None:
@@ -185,7 +186,7 @@ class KernelTable:
         return self._target or host_target()
 
     def kernel(self, region: Region, variant: Variant, axis_loops: Mapping[int, int]) -> Kernel:
-        with self._lock:
+        with self._held.lock:
             key = (self._likeness(region), variant, tuple(sorted(axis_loops.items())))
             found = self._kernels.get(key)
             if found is None:
@@ -194,7 +195,7 @@ class KernelTable:
 
     def short_kernel(self, region: Region, variant: Variant, axis_loops: Mapping[int, int]) -> Kernel | None:
         """The kernel for this length of row, unless the region has as many of them as it may."""
-        with self._lock:
+        with self._held.lock:
             general, key = replace(variant, short=0), (self._likeness(region), tuple(sorted(axis_loops.items())))
             known = {v.short for r, v, a in self._kernels if (r, a) == key and replace(v, short=0) == general}
             if len(known - {variant.short, 0}) >= SHORT_KERNELS:
@@ -214,20 +215,20 @@ class KernelTable:
 
         names = ("body", "condition", "carry", "walked", "lanes")
         key = (kind, *(params.get(name) for name in names))
-        with self._lock:
+        with self._held.lock:
             if key not in self.loops:
                 self.loops[key] = loop_kernel(kind, params, self.target, self._program)
             return self.loops[key]
 
     def body_plan(self, body: Body) -> Plan:
         """The plan of a body, whose kernels stand in this table too."""
-        with self._lock:
+        with self._held.lock:
             if body not in self.plans:
                 self.plans[body] = lower(body.program, config())
             return self.plans[body]
 
     def kernels(self) -> list[Kernel]:
-        with self._lock:
+        with self._held.lock:
             return list(self._kernels.values())
 
     def named(self) -> list[tuple[str, Kernel]]:

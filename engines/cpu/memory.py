@@ -7,8 +7,6 @@ ever; the handler is set on the array alone, never installed for NumPy. The allo
 from __future__ import annotations
 
 import math
-import os
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +14,7 @@ import numpy as np
 
 from tenferro.engines.cpu import native
 from tenferro.tracer.errors import MemoryLimitError
+from tenferro.tracer.forking import Renewed
 from tenferro.tracer.lines import SourceLine
 from tenferro.tracer.records import dataclass
 
@@ -25,7 +24,7 @@ HANDLER_NAME = "tenferro"
 
 _tags: dict[SourceLine, int] = {}
 _lines: list[SourceLine | None] = [None]
-_tags_lock = threading.Lock()
+_writing_tags = Renewed()
 _empty_array: Callable[..., Any] | None = None
 
 
@@ -85,22 +84,13 @@ def line_tag(line: SourceLine | None) -> int:
     """The number that stands for a user's line in the table of live buffers."""
     if line is None:
         return 0
-    with _tags_lock:
+    with _writing_tags.lock:
         found = _tags.get(line)
         if found is None:
             found = len(_lines)
             _lines.append(line)
             _tags[line] = found
         return found
-
-
-def _renew_locks() -> None:
-    global _tags_lock
-    _tags_lock = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_locks)
 
 
 def is_pooled(array: np.ndarray[Any, Any]) -> bool:

@@ -35,6 +35,7 @@ from tenferro.engines.cpu.native_language import native_names, translate
 from tenferro.engines.cpu.native_prelude import PRELUDE_SYMBOLS, prelude
 from tenferro.engines.cpu.toolchain import Library, compile_made
 from tenferro.engines.sources import state_of
+from tenferro.tracer import forking
 from tenferro.tracer.config import config
 from tenferro.tracer.errors import DtypeError, LoweringError, ShapeError
 from tenferro.tracer.records import dataclass
@@ -50,8 +51,7 @@ _MODULES = (
 )  # fmt: skip
 _METH_FASTCALL = 0x80
 _lock = threading.RLock()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
+forking.held(_lock)
 _keep: list[Any] = []
 _definitions: dict[tuple[Any, str], _MethodDef] = {}
 

@@ -6,9 +6,7 @@ In: entries. Out: words that native calls read, and jitted functions that are ca
 from __future__ import annotations
 
 import ctypes
-import os
 import sys
-import threading
 import weakref
 from collections.abc import Callable
 from functools import cache
@@ -22,18 +20,10 @@ from tenferro.engines.cpu.native_entry import HEAD
 from tenferro.engines.cpu.native_types import Callable as NativeCallable, native_class, set_function
 from tenferro.tracer import switches
 from tenferro.tracer.errors import LoweringError
+from tenferro.tracer.forking import Renewed
 
-
-class _Writing:
-    """One at a time writes states; a forked child has no other thread that might."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-
-
-_writing = _Writing()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_writing.__init__)  # type: ignore[misc]
+_writing = Renewed()
+"""One at a time writes states."""
 
 
 class State:

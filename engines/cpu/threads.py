@@ -6,7 +6,6 @@ Python starts each worker at first need; the worker then stays in a native loop 
 from __future__ import annotations
 
 import atexit
-import os
 import threading as python_threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from tenferro.engines.cpu.native_pool import MAX_WORKERS
 from tenferro.engines.cpu.native_prelude import HAS_FUTEX
 from tenferro.tracer import switches
 from tenferro.tracer.config import config
+from tenferro.tracer.forking import in_child
 from tenferro.tracer.lines import at, user_line
 
 JOIN_SECONDS = 2.0
@@ -100,14 +100,13 @@ def _stop() -> None:
         thread.join(JOIN_SECONDS)
 
 
+@in_child
 def _renew() -> None:
     global _pool
     _pool = _Pool()
 
 
 atexit.register(_stop)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew)
 
 
 @cache

@@ -26,6 +26,7 @@ from tenferro.engines.cpu.object_symbols import undefined_symbols
 from tenferro.engines.cpu.permute import Permutes
 from tenferro.engines.disk_cache import HOSTS, OBJECTS, DiskCache, configured, entry_key
 from tenferro.engines.recording import Source
+from tenferro.tracer import forking
 from tenferro.tracer.config import config
 from tenferro.tracer.errors import LoweringError
 from tenferro.tracer.records import dataclass
@@ -39,8 +40,7 @@ _X86_64_V3 = frozenset({"avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "m
 _AVX512 = frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl"})
 
 _lock = threading.RLock()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
+forking.held(_lock)
 
 _dead_engines: deque[Any] = deque()
 _machines: dict[tuple[int, Target], Any] = {}

@@ -8,9 +8,7 @@ behind.
 
 from __future__ import annotations
 
-import os
 import threading
-import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable
 from copy import copy
@@ -19,6 +17,7 @@ from typing import Any, Generic, TypeVar
 
 from tenferro.engines.errors import CapacityError, RecursionRefusedError
 from tenferro.runtime.identity import check_number
+from tenferro.tracer import forking
 from tenferro.tracer.errors import LoweringError
 from tenferro.tracer.records import dataclass
 
@@ -75,9 +74,6 @@ class _Attempt(Generic[V]):
     bytes: int = 0
 
 
-_every: weakref.WeakSet[PreparedCache[Any]] = weakref.WeakSet()
-
-
 def _weightless(key: Any, value: Any) -> int:
     return 0
 
@@ -100,7 +96,7 @@ class PreparedCache(Generic[V]):
         self._queue: deque[_Attempt[V]] = deque()
         self._stats = CacheStats()
         self._producing = threading.local()
-        _every.add(self)
+        forking.told(self)
 
     def get(self, key: Hashable, produce: Callable[[], V], refuse: bool = False) -> V:
         """The value of ``key``; ``produce`` runs at most once at a time per key, outside the lock. Where as many are
@@ -252,12 +248,3 @@ class PreparedCache(Generic[V]):
         for key, attempt in list(self._entries.items()):
             if not attempt.done.is_set() and attempt is not mine:
                 del self._entries[key]
-
-
-def _after_fork() -> None:
-    for cache in list(_every):
-        cache.after_fork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

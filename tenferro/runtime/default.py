@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Callable
 
 from tenferro.engines.engine import Engine
@@ -12,6 +10,7 @@ from tenferro.runtime.runtime import Runtime
 from tenferro.runtime.snapshot import Snapshot
 from tenferro.tracer.config import config
 from tenferro.tracer.errors import LoweringError
+from tenferro.tracer.forking import Renewed
 
 
 def _reference_engine() -> Engine:
@@ -43,7 +42,7 @@ class DefaultRuntime(Runtime):
 
     def __init__(self, snapshot: Snapshot, limits: Limits) -> None:
         super().__init__(snapshot, limits)
-        self._adding = threading.Lock()
+        self._adding = Renewed()
 
     def engine(self, engine_id: str, asked: str = "runtime") -> Engine:
         """As ``Runtime.engine``. ImportError and ConfigurationError say why there is no such GPU."""
@@ -54,10 +53,6 @@ class DefaultRuntime(Runtime):
                 self._add(engine_id, _reference_engine)
         return super().engine(engine_id, asked)
 
-    def after_fork(self) -> None:
-        """In the child: the thread that held the lock may not exist there."""
-        self._adding = threading.Lock()
-
     def add_gpu(self, number: int) -> None:
         """Register GPU ``number``, unless another thread has done so meanwhile."""
         from tenferro.engines.cuda.engine import CudaEngine
@@ -65,31 +60,23 @@ class DefaultRuntime(Runtime):
         self._add(f"cuda:{number}", lambda: CudaEngine(number))
 
     def _add(self, engine_id: str, make: Callable[[], Engine]) -> None:
-        with self._adding:
+        with self._adding.lock:
             if self.snapshot.find(engine_id) is None:
                 made = make()
                 self.reconfigure(lambda c: c.register_engine(made))
 
 
-class _Default:
+class _Default(Renewed):
     """The one runtime of the process; threads that ask at the same time get the same."""
 
+    __slots__ = ("runtime",)
+
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        super().__init__()
         self.runtime: DefaultRuntime | None = None
 
 
 _default = _Default()
-
-
-def _new_lock() -> None:
-    _default.lock = threading.Lock()
-    if _default.runtime is not None:
-        _default.runtime.after_fork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_new_lock)
 
 
 def default_runtime() -> DefaultRuntime:

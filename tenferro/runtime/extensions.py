@@ -6,7 +6,6 @@ engines, and is installed into a runtime. Executors get a cache that is lent for
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import field
@@ -20,6 +19,7 @@ from tenferro.lowering.plan import CallStep, Plan
 from tenferro.runtime.identity import checked_family, checked_name
 from tenferro.runtime.specialization import Known, Need, Signature, Specializer
 from tenferro.tracer.exact import static_key
+from tenferro.tracer.forking import Renewed
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.op import Absent, BatchRule, Constant, Extension, JvpRule, Op, TransposeRule
 from tenferro.tracer.program import ArrayType, Params
@@ -35,17 +35,17 @@ class FamilyCache:
 
     def __init__(self, max_entries: int = MAX_CACHED) -> None:
         self._entries: OrderedDict[Hashable, Any] = OrderedDict()
-        self._lock = threading.Lock()
+        self._held = Renewed()
         self._max_entries = max_entries
 
     def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
         """The entry of this key, made by ``make`` where there is none."""
-        with self._lock:
+        with self._held.lock:
             if key in self._entries:
                 self._entries.move_to_end(key)
                 return self._entries[key]
         made = make()
-        with self._lock:
+        with self._held.lock:
             found = self._entries.setdefault(key, made)
             while len(self._entries) > self._max_entries:
                 self._entries.popitem(last=False)
@@ -53,7 +53,7 @@ class FamilyCache:
 
     def clear(self) -> None:
         """Forget everything."""
-        with self._lock:
+        with self._held.lock:
             self._entries.clear()
 
     def __len__(self) -> int:
@@ -185,7 +185,7 @@ class Families:
         self._by_name: dict[str, tuple[Family, ExtensionModule]] = {}
         self._caches: dict[tuple[str, str], FamilyCache] = {}
         self._answers: dict[tuple[str, str], Specializer[Executor]] = {}
-        self._lock = threading.Lock()
+        self._held = Renewed()
         for module in modules:
             for family in module.families:
                 if family.name in self._by_name:
@@ -224,12 +224,12 @@ class Families:
         found = _provider(self._by_name[family][1], family, engine)
         if found is None or not found[1]:
             return found and found[0]
-        with self._lock:
+        with self._held.lock:
             answers = self._answers.setdefault((family, engine.id), Specializer(family))
         return partial(_provided, found[0], answers)
 
     def _cache(self, family: str, engine: str) -> FamilyCache:
-        with self._lock:
+        with self._held.lock:
             return self._caches.setdefault((family, engine), FamilyCache())
 
     def clear_caches(self) -> None:

@@ -7,7 +7,6 @@ snapshot or fails whole; what was prepared under an older one is stale.
 from __future__ import annotations
 
 import itertools
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -48,6 +47,7 @@ from tenferro.runtime.snapshot import Configuration, Registration, Snapshot
 from tenferro.runtime.transfers import Endpoint, TransferProvider
 from tenferro.tracer import switches
 from tenferro.tracer.config import Config, config
+from tenferro.tracer.forking import Renewed
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.program import SemanticProgram
 
@@ -98,7 +98,7 @@ class Runtime:
     def __init__(self, snapshot: Snapshot, limits: Limits) -> None:
         self.id = next(_runtime_ids)
         self._snapshot = snapshot
-        self._lock = threading.Lock()
+        self._held = Renewed()
         self._cache: PreparedCache[Prepared] = PreparedCache(limits, lambda key, made: key.bytes + made.bytes)
 
     @staticmethod
@@ -146,7 +146,7 @@ class Runtime:
         copy = before.thawed()
         edit(copy)
         after = copy.frozen(before, _registration_ids)
-        with self._lock:
+        with self._held.lock:
             if self._snapshot is not before:
                 raise ConcurrentReconfigurationError(
                     "reconfigure: another thread has reconfigured meanwhile; nothing was changed"
