@@ -19,6 +19,7 @@ from tenferro.tracer.errors import DtypeError, RangeError, TraceError
 from tenferro.tracer.exact import static_key
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.records import dataclass
+from tenferro.tracer.trace import own_dtype
 
 AnyArray: TypeAlias = np.ndarray[Any, Any]
 LeafSort = Literal["array", "int", "static"]
@@ -72,6 +73,10 @@ def _is_static(value: Any) -> bool:
     return callable(value) and not hasattr(value, "__array__")
 
 
+_OTHER_NAMES = frozenset(c for c in "ilqILQ" if own_dtype(np.dtype(c)).char != c)
+"""C's integer types that have the width of another one."""
+
+
 def as_native(array: AnyArray, name: str, function: str) -> AnyArray:
     """The same numbers as an exact ndarray in native byte order and aligned; a copy only where it has to be.
 
@@ -84,6 +89,8 @@ def as_native(array: AnyArray, name: str, function: str) -> AnyArray:
                 f"{function}: argument {name} has dtype {dtype}; {SUPPORTED_TEXT} is needed{at(user_line())}"
             )
         return array.astype(native)
+    if dtype.char in _OTHER_NAMES:  # one program serves them, and its results should not depend on who came first
+        array = array.view(own_dtype(dtype))
     if not array.flags.aligned:
         return array.copy()
     if type(array) is np.ndarray or not isinstance(array, np.ndarray):  # what is none lies on an engine, which made it

@@ -77,7 +77,13 @@ def check_dtype(dtype: np.dtype[Any], name: str) -> np.dtype[Any]:
             f"{name}: dtype {dtype}; one of bool, int8 to int64, uint8 to uint64, float16 to float64, complex64, "
             f"complex128 is needed{at(user_line())}"
         )
-    return dtype if dtype.isnative else dtype.newbyteorder("=")
+    return own_dtype(dtype)
+
+
+def own_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The one descriptor of these numbers: in native byte order, and the same for C's types of one width (``long`` and
+    ``long long``), which NumPy takes for equal though it names them apart."""
+    return np.dtype(f"{dtype.kind}{dtype.itemsize}")
 
 
 def check_ndarray(x: np.ndarray[Any, Any], name: str) -> None:
