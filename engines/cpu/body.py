@@ -176,6 +176,10 @@ class Body:
 
         code.when(elements.any_lane(code, bad, lanes), record)
 
+    def out_of_range(self, bad: str, at: Position, operation: int) -> None:
+        """Record lanes whose index is."""
+        self._record(bad, at, operation, warning=False)
+
     def coordinate(self, axis: int, at: Position) -> tuple[str, bool]:
         """The index along a space axis, and whether it is a scalar."""
         loop = self.axis_loops[axis]
@@ -309,7 +313,7 @@ class Body:
         wrapped = code.emit(f"select i1 {code.compare('slt', one, 0)}, i64 {code.add(one, extent)}, i64 {one}")
         inside = code.compare("ult", wrapped, extent)
         outside = elements.splat_text(code, code.emit(f"xor i1 {inside}, true"), lanes, "i1")
-        self._record(outside, at, node.operation, warning=False)
+        self.out_of_range(outside, at, node.operation)
         mask = elements.splat_text(code, inside, lanes, "i1")
         if at.active is not None:
             mask = self._and(mask, at.active)
@@ -330,7 +334,7 @@ class Body:
         outside = code.emit(
             f"xor {elements.vector(lanes, 'i1')} {inside}, {'true' if lanes == 1 else 'splat (i1 true)'}"
         )
-        self._record(outside, at, node.operation, warning=False)
+        self.out_of_range(outside, at, node.operation)
         mask = inside if at.active is None else self._and(inside, at.active)
         stride = elements.splat_text(code, self.word("g", k, "stride"), lanes, "i64")
         along = code.emit(f"mul {kind} {place}, {stride}")

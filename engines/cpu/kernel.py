@@ -18,6 +18,7 @@ from tenferro.engines import recording
 from tenferro.engines.cpu.columns import ColumnKernel
 from tenferro.engines.cpu.layout import Variant
 from tenferro.engines.cpu.product import Entry
+from tenferro.engines.cpu.records import RecordKernel
 from tenferro.engines.cpu.rows import RowKernel
 from tenferro.engines.cpu.toolchain import Library, Target, compile_text, host_target
 from tenferro.engines.cpu.vector_builder import ModuleText
@@ -70,6 +71,10 @@ def expansion_address(symbol: str, text: str, target: Target) -> int:
     return found.address(symbol)
 
 
+WRITERS: Mapping[str, type[KernelWriter]] = {"column": ColumnKernel, "record": RecordKernel}
+"""By schedule; others are rows'."""
+
+
 @dataclass
 class Kernel:
     """One region under one variant. At level 0 elementary functions are calls of shared code, which compiles fastest;
@@ -94,7 +99,7 @@ class Kernel:
     def _writer(self, level: int) -> KernelWriter:
         found = self.writers.get(level)
         if found is None:
-            kind = ColumnKernel if self.variant.schedule == "column" else RowKernel
+            kind = WRITERS.get(self.variant.schedule, RowKernel)
             outline = level == FAST or not is_small(self.region, max(1, self.variant.short))
             module = ModuleText(share=f"{self.target.cpu} {self.target.features}", permutes=self.target.permutes)
             found = self.writers[level] = kind(self.region, self.variant, self.axis_loops, outline, module)

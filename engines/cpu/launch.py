@@ -5,6 +5,7 @@ None of these choices changes bits: every schedule follows the one reduction tre
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -25,6 +26,7 @@ from tenferro.engines.cpu.kernel import GOOD, Kernel
 from tenferro.engines.cpu.layout import Layout, Variant
 from tenferro.engines.cpu.params import BLOCK, BLOCKS, CELLS_POINTER, PART_POINTER, TILE
 from tenferro.engines.cpu.phases import chunk_length, cost
+from tenferro.engines.cpu.records import SHORT_RECORD, RecordKernel, lines_ahead, record_layout
 from tenferro.engines.cpu.rows import MAX_ROW_CHUNKS, PACKED_BLOCK, RowKernel
 from tenferro.engines.cpu.short_columns import short_layout
 from tenferro.engines.cpu.tiles import items
@@ -35,10 +37,12 @@ from tenferro.lowering.tree import has_identity
 
 if TYPE_CHECKING:
     from tenferro.engines.cpu.binding import Binder
+    from tenferro.engines.cpu.writer import KernelWriter
 
 SECONDS_PER_OPERATION = 0.04e-9
 SECONDS_PER_BYTE = 0.06e-9
 SECONDS_PER_ROW = 15e-9
+SECONDS_PER_RECORD = 2e-9
 GRAIN_SECONDS = 40e-6
 """Work that a thread takes at a time: long against a hand-out (about 0.1 µs), short against an interrupt's 50 ms."""
 BLOCK_ELEMENTS = 1 << 14
@@ -71,6 +75,9 @@ def add_region(binder: Binder, region: Region, prototype: Region) -> float:
     if layout.row_length == 0:
         _refuse_empty(binder, region)
     few = FEW_SHORT_ROWS if binder.level == GOOD else MIN_SHORT_ROWS
+    records = record_layout(region, slots, itemsizes, binder.env)
+    if records is not None:
+        return _add_records(binder, region, prototype, records)
     columns = across(region, layout, min(few, MIN_COLUMNS))
     if columns is not None:
         if seconds := _add_short(binder, region, prototype, columns, few):
@@ -93,6 +100,33 @@ def add_region(binder: Binder, region: Region, prototype: Region) -> float:
     grain = max(1, min(total, round(GRAIN_SECONDS / seconds)))
     _launch(binder, kernel, "row", layout, total, grain, words)
     return seconds * total
+
+
+def _add_records(binder: Binder, region: Region, prototype: Region, layout: Layout) -> float:
+    """Items are indices."""
+    record = layout.row_length * layout.accesses[-1].itemsize
+    variant, table, kernel = variant_of(region, layout, "record"), binder.kernels, None
+    if record <= SHORT_RECORD:
+        kernel = table.short_kernel(prototype, replace(variant, short=layout.row_length), layout.axis_loops)
+    kernel = kernel or table.kernel(prototype, variant, layout.axis_loops)
+    slots = {slot: place.strided for slot, place in binder.places.items()}
+    writer = kernel.writer
+    assert isinstance(writer, RecordKernel)
+    words = writer.params.fill(region, layout, slots, binder.env)
+    words[TILE] = _lines_ahead(writer, layout, words, [writer.node])
+    seconds = SECONDS_PER_RECORD + 2 * record * SECONDS_PER_BYTE
+    grain = max(1, min(layout.outer_count, round(GRAIN_SECONDS / seconds)))
+    _launch(binder, kernel, "records", layout, layout.outer_count, grain, words)
+    return seconds * layout.outer_count
+
+
+def _lines_ahead(writer: KernelWriter, layout: Layout, words: Sequence[int], gathers: Sequence[int]) -> int:
+    """How many lines of the records of these gathers are asked for."""
+    found = []
+    for k in gathers:
+        extent, stride = (words[writer.params["g", k, name]] for name in ("extent", "stride"))
+        found.append(lines_ahead(layout, writer.region.nodes[k].dtype.itemsize, extent, stride))
+    return max(found, default=0)
 
 
 def _refuse_empty(binder: Binder, region: Region) -> None:
@@ -142,6 +176,9 @@ def _add_blocks(binder: Binder, kernel: Kernel, layout: Layout, words: list[int]
     packed = any(a.kind == "packed" for a in layout.accesses)
     block = min(layout.row_length, PACKED_BLOCK if packed else BLOCK_ELEMENTS)
     words[BLOCK], words[BLOCKS] = block, -(-layout.row_length // block)
+    writer = kernel.writer
+    if isinstance(writer, RowKernel):
+        words[TILE] = _lines_ahead(writer, layout, words, writer.gathered)
     total = layout.outer_count * words[BLOCKS]
     grain = max(1, min(total, round(GRAIN_SECONDS / (seconds / words[BLOCKS]))))
     _launch(binder, kernel, "row", layout, total, grain, words)

@@ -147,8 +147,8 @@ class Variant:
     row_rank: int
     kinds: tuple[StrideClass, ...]
     loops: tuple[int, ...]  # which loop each axis-dependent node runs along, −1 where its axis has size 1
-    schedule: Literal["row", "split", "tile", "column"]
-    short: int = 0  # the row length that a column kernel is made for, 0 for any
+    schedule: Literal["row", "split", "tile", "column", "record"]
+    short: int = 0  # the row length that a column or record kernel is made for, 0 for any
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,8 +266,11 @@ class _Found:
     index_axes: frozenset[int] = frozenset()
 
 
-def layout(region: Region, slots: Mapping[int, Strided], itemsizes: Mapping[int, int], env: Environment) -> Layout:
-    """The loops of a region on these slots. Raises NeedsCopyError where a view has no strides."""
+def layout(
+    region: Region, slots: Mapping[int, Strided], itemsizes: Mapping[int, int], env: Environment, *, joined: bool = True
+) -> Layout:
+    """The loops of a region on these slots. ``joined``: whether short rows are joined with outer loops. Raises
+    NeedsCopyError where a view has no strides."""
     space = evaluate_shape(region.space, env)
     rank = len(space)
     found: list[_Found] = []
@@ -289,7 +292,7 @@ def layout(region: Region, slots: Mapping[int, Strided], itemsizes: Mapping[int,
         reduced = bool(region.row_axes) and outer_level[store.node]
         dropped = region.row_axes if reduced else ()
         found.append(_Found(store.slot, _store_strides(target, space, dropped, itemsizes[store.slot])))
-    return _loops(region, space, found, itemsizes)
+    return _loops(region, space, found, itemsizes, SHORT_ROW if joined else 0)
 
 
 def _store_strides(target: Strided, space: tuple[int, ...], dropped: Sequence[int], itemsize: int) -> Strided:
@@ -305,7 +308,10 @@ def _store_strides(target: Strided, space: tuple[int, ...], dropped: Sequence[in
     return Strided(target.offset, space, tuple(full))
 
 
-def _loops(region: Region, space: tuple[int, ...], found: Sequence[_Found], itemsizes: Mapping[int, int]) -> Layout:
+def _loops(
+    region: Region, space: tuple[int, ...], found: Sequence[_Found], itemsizes: Mapping[int, int], least: int
+) -> Layout:
+    """Rows of a region without reductions have at least ``least`` elements, where there are so many."""
     table = [x.at.strides for x in found]
     keep = named_axes(region)
     free = [a for a in range(len(space)) if a not in region.row_axes]
@@ -313,7 +319,7 @@ def _loops(region: Region, space: tuple[int, ...], found: Sequence[_Found], item
     row_groups = merge(region.row_axes, space, table, keep)
     if not region.row_axes:
         row_groups = [outer_groups.pop()] if outer_groups else []
-        while outer_groups and _size(space, [a for g in row_groups for a in g]) < SHORT_ROW:
+        while outer_groups and _size(space, [a for g in row_groups for a in g]) < least:
             row_groups.insert(0, outer_groups.pop())
     groups = outer_groups + row_groups
     loops = [Axis(_size(space, g), g[0] if len(g) == 1 else -1) for g in groups]

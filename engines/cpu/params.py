@@ -15,7 +15,8 @@ from tenferro.tracer.program import DimScalar
 
 LATCH, LENGTH, BLOCK, BLOCKS, PART_POINTER, CELLS_POINTER, TILE = range(7)
 """Fixed words: the latch's relative word offset (filled when a block is sealed); elements of a row; elements of a work
-item; work items of a row; partial results; outer values (split schedule); columns of a tile."""
+item; work items of a row; partial results; outer values (split schedule); columns of a tile, or, of rows and records,
+lines of what is gathered that are asked for ahead."""
 
 FIXED = 7
 

@@ -23,8 +23,9 @@ from tenferro.engines.cpu.body import Body, CodeBuilder, Position
 from tenferro.engines.cpu.code import Code
 from tenferro.engines.cpu.elements import Value
 from tenferro.engines.cpu.extremes import ARGUMENT
-from tenferro.engines.cpu.params import BLOCK, BLOCKS, CELLS_POINTER, LENGTH, PART_POINTER
+from tenferro.engines.cpu.params import BLOCK, BLOCKS, CELLS_POINTER, LENGTH, PART_POINTER, TILE
 from tenferro.engines.cpu.phases import arguments, chunk_length
+from tenferro.engines.cpu.records import AHEAD, RecordReader
 from tenferro.engines.cpu.reduce import Chunks, words
 from tenferro.engines.cpu.sweep import PassFunction, SeekFunction
 from tenferro.engines.cpu.tiles import tile_entry, tile_rows
@@ -71,6 +72,12 @@ class RowKernel(KernelWriter):
         """Elements of a chunk of pass p (of a work item, for a pass without reductions)."""
         reduces = self.phases.passes[p].reduces
         return chunk_length(self.region, reduces[0]) if reduces else PACKED_BLOCK
+
+    @property
+    def gathered(self) -> list[int]:
+        """Gathers of a row of neighbours for each index."""
+        kinds = zip(self.keys, self.variant.kinds, strict=True)
+        return [k for (what, k), kind in kinds if what == "node" and kind == "gathered"]
 
     @property
     def tile_rows(self) -> int:
@@ -254,9 +261,18 @@ class RowKernel(KernelWriter):
     def _row_of_blocks(self, code: Code, context: str) -> str:
         """Without row axes an item is a block of a row: ``BLOCKS`` of them to a row."""
         length, block, blocks = (code.word("%P", w) for w in (LENGTH, BLOCK, BLOCKS))
+        readers = [RecordReader(self, code, k) for k in self.gathered]
+        lines = code.word("%P", TILE) if readers else "0"
+        last = code.emit(f"udiv i64 {code.sub('%end', 1)}, {blocks}") if readers else "0"
+
+        def ask(row: str) -> None:
+            for reader in readers:
+                reader.ask_for(code.minimum(code.add(row, AHEAD), last), lines)
 
         def item(i: str, _: list[str]) -> list[str]:
             row = code.emit(f"udiv i64 {i}, {blocks}")
+            if readers:
+                code.when(code.compare("sgt", lines, 0), lambda: ask(row))
             first = code.mul(code.sub(i, code.mul(row, blocks)), block)
             stop = code.minimum(code.add(first, block), length)
             code.do(f"call void @prologue(ptr %P, ptr {context}, i64 {row})")

@@ -486,5 +486,5 @@ print('parent', len(p.launches), len(other.launches))
 def test_kinds_of_events_are_exported():
     f = tn.jit(lambda a: np.sort(a) + 1)
     p, _ = profiled(f, X)
-    assert {type(e) for e in p.events} == {Run, Launch, Seam}
+    assert {type(e) for e in p.events} - {Compile} == {Run, Launch, Seam}  # a kernel may be compiled again
     assert issubclass(Compile, Event)
