@@ -1,8 +1,9 @@
-"""Where the engines of a mesh meet: a value of each engine in, what each of them gets out.
+"""Where the engines of a mesh, or the lanes of ``vmap``, meet: a value of each in, what each of them gets out.
 
-These are called inside a function under ``shard_map``, with the name of a mesh axis or a tuple of names; engines that
-differ along these axes only take part in one collective. Values may be pytrees of arrays. Sums are added in the order
-of the mesh, so that their bits do not depend on timing.
+These are called inside a function under ``shard_map`` with the name of a mesh axis, or under ``vmap`` with its
+``axis_name``; or with a tuple of names. Engines that differ along these axes only take part in one collective. Values
+may be pytrees of arrays. Sums over engines are added in the order of the mesh, so that their bits do not depend on
+timing.
 """
 
 from __future__ import annotations
@@ -11,20 +12,22 @@ from collections.abc import Callable, Sequence
 from operator import index
 from typing import Any
 
-from tenferro import tree
+from tenferro import lane_collectives, tree
+from tenferro.lane_collectives import lanes_named
 from tenferro.mesh import Names, names_of
 from tenferro.tracer.api.record import API
 from tenferro.tracer.dim import Dim
 from tenferro.tracer.dims import mod
 from tenferro.tracer.errors import AxisError, DtypeError, ShapeError, TraceError
 from tenferro.tracer.lines import at, user_line
-from tenferro.tracer.ops import collectives
+from tenferro.tracer.ops import collectives, lanes as rows
 from tenferro.tracer.program import Operand
 from tenferro.tracer.spread import Spread
 from tenferro.tracer.trace import Trace, current_trace
 from tenferro.tracer.traced import TracedArray, as_traced, fresh, number
 
 AxisNames = str | Sequence[str]
+OVER_LANES = {"sum": rows.lane_sum, "max": rows.lane_max, "min": rows.lane_min}
 
 
 def _spread(name: str, axis_name: AxisNames) -> tuple[Trace, Spread, Names]:
@@ -62,17 +65,26 @@ def _each(name: str, x: Any, rule: Callable[[TracedArray], Operand], plain: Call
 
 def axis_index(axis_name: AxisNames) -> Any:
     """The number of the engine along the axis; a traced number, that gives way in promotion as a Python int does."""
+    lanes = lanes_named(axis_name)
+    if lanes is not None:
+        return lane_collectives.position(lanes)
     trace, spread, names = _spread("axis_index", axis_name)
     return number(trace, spread.index(names))
 
 
-def axis_size(axis_name: AxisNames) -> int:
+def axis_size(axis_name: AxisNames) -> Any:
     """How many engines lie along the axis (of several: their product)."""
+    lanes = lanes_named(axis_name)
+    if lanes is not None:
+        return lane_collectives.size(lanes)
     _, spread, names = _spread("axis_size", axis_name)
     return spread.grid.size(names)
 
 
 def _reduced(name: str, x: Any, axis_name: AxisNames, reduction: str, plain: Callable[[Any, int], Any]) -> Any:
+    lanes = lanes_named(axis_name)
+    if lanes is not None:
+        return lane_collectives.reduced(name, x, lanes, OVER_LANES[reduction])
     _, spread, names = _spread(name, axis_name)
 
     def rule(v: TracedArray) -> Operand:
@@ -116,6 +128,9 @@ def _axis(name: str, axis: Any, rank: int) -> int:
 
 def all_gather(x: Any, axis_name: AxisNames, *, axis: int = 0, tiled: bool = False) -> Any:
     """Everyone's arrays, joined along ``axis``: a new axis, or with ``tiled`` the one that is there."""
+    lanes = lanes_named(axis_name)
+    if lanes is not None:
+        return lane_collectives.all_gather(x, lanes, index(axis), tiled)
     _, spread, names = _spread("all_gather", axis_name)
 
     def rule(v: TracedArray) -> Operand:
@@ -128,6 +143,9 @@ def all_gather(x: Any, axis_name: AxisNames, *, axis: int = 0, tiled: bool = Fal
 def psum_scatter(x: Any, axis_name: AxisNames, *, scatter_dimension: int = 0, tiled: bool = False) -> Any:
     """The sum over the engines, each of which gets its part along ``scatter_dimension``: one element, and the axis
     goes; or with ``tiled`` the engine's share of the axis, whose size must be a multiple of the engines."""
+    lanes = lanes_named(axis_name)
+    if lanes is not None:
+        return lane_collectives.psum_scatter(x, lanes, index(scatter_dimension), tiled)
     trace, spread, names = _spread("psum_scatter", axis_name)
     count = spread.grid.size(names)
 
@@ -150,8 +168,11 @@ def psum_scatter(x: Any, axis_name: AxisNames, *, scatter_dimension: int = 0, ti
 def ppermute(x: Any, axis_name: AxisNames, perm: Sequence[tuple[int, int]]) -> Any:
     """Arrays go from engine to engine: ``perm`` holds pairs of source and destination. Who is no destination gets
     zeros."""
-    _, spread, names = _spread("ppermute", axis_name)
     pairs = tuple((index(source), index(destination)) for source, destination in perm)
+    lanes = lanes_named(axis_name)
+    if lanes is not None:
+        return lane_collectives.ppermute(x, lanes, pairs)
+    _, spread, names = _spread("ppermute", axis_name)
     count = spread.grid.size(names)
     for k, what in enumerate(("source", "destination")):
         found = [pair[k] for pair in pairs]
@@ -169,6 +190,9 @@ def ppermute(x: Any, axis_name: AxisNames, perm: Sequence[tuple[int, int]]) -> A
 
 def pbroadcast(x: Any, axis_name: AxisNames, source: int) -> Any:
     """The array of one engine; each of them gets it. ``source``: the engine's number along the axis."""
+    lanes = lanes_named(axis_name)
+    if lanes is not None:
+        return lane_collectives.pbroadcast(x, lanes, index(source))
     _, spread, names = _spread("pbroadcast", axis_name)
     root, count = index(source), spread.grid.size(names)
     if not 0 <= root < count:

@@ -12,6 +12,7 @@ from tenferro.tracer.ops import (
     collectives,
     control,
     elementary,
+    lanes,
     layout,
     library,
     pointwise,
@@ -22,7 +23,7 @@ from tenferro.tracer.ops import (
 
 OPS: dict[str, Op] = {
     row.name: row
-    for family in (pointwise, rounding, elementary, random, reductions, layout, library, control, collectives)
+    for family in (pointwise, rounding, elementary, random, reductions, layout, library, control, lanes, collectives)
     for row in vars(family).values()
     if isinstance(row, Op)
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import count
 
 from tenferro.tracer.bodies import Body, as_extent
 from tenferro.tracer.derivation import Derivation
@@ -15,8 +16,12 @@ from tenferro.tracer.dims import Extent, Leaf, leaf, leaves, mapped, substitute
 from tenferro.tracer.errors import BatchError
 from tenferro.tracer.lines import at
 from tenferro.tracer.op import Absent
+from tenferro.tracer.ops import lanes as rows
 from tenferro.tracer.program import DimScalar, Operand, Operation, Params, Value
 from tenferro.tracer.trace import Trace
+
+_numbers = count(1 << 20)  # no axis has such a number
+_ACROSS = frozenset({rows.lane_sum, rows.lane_max, rows.lane_min, rows.lane_gather, rows.lane_index})
 
 
 class Lanes:
@@ -24,6 +29,7 @@ class Lanes:
 
     def __init__(self, trace: Trace, size: Extent, name: str | None = None) -> None:
         self.name = name
+        self.number = next(_numbers)
         self.size = size
         self._b = Derivation(trace)
         self._trace = trace
@@ -57,6 +63,9 @@ class Lanes:
     def replay(self, operations: Sequence[Operation]) -> None:
         """Record every operation for all lanes."""
         for operation in operations:
+            if operation.params.get("axis") == self.number and operation.op in _ACROSS:
+                self._across(operation)
+                continue
             operands, has_lanes = zip(*map(self.of, operation.inputs), strict=True) if operation.inputs else ((), ())
             if not any(has_lanes):
                 self._number_extents(operation)
@@ -69,6 +78,24 @@ class Lanes:
                     results = self._b.emit(moved.op, moved.inputs, **moved.params)
             for value, result in zip(operation.outputs, results, strict=True):
                 self._found[value.id] = result, any(has_lanes)
+
+    def _across(self, operation: Operation) -> None:
+        """An operation over the lanes of this very mapping."""
+        b, (value,) = self._b, operation.outputs
+        with b.derived_from(operation):
+            if operation.op is rows.lane_index:
+                self.put(value, b.iota(shape=(self.size,), axis=0), True)
+                return
+            x, has_lanes = self.of(operation.inputs[0])
+            if operation.op is rows.lane_gather:
+                self.put(value, x if has_lanes else b.stretched(x, self.size), False)
+            elif has_lanes:
+                reduce = {rows.lane_sum: b.sum, rows.lane_max: b.max, rows.lane_min: b.min}[operation.op]
+                self.put(value, reduce(x, axes=(0,), keepdims=False), False)
+            elif operation.op is rows.lane_sum:
+                self.put(value, b.multiply(x, b.size(self.size, x.type.dtype)), False)
+            else:
+                self.put(value, x, False)
 
     def _batched(self, operation: Operation, has_lanes: Sequence[bool]) -> Sequence[Operand]:
         rule = operation.op.batch

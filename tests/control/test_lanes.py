@@ -1,0 +1,125 @@
+"""``vmap``: axes of arguments and results, names of lanes, what cannot be mapped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tenferro as tn
+from tenferro.tracer.errors import BatchError
+
+RNG = np.random.default_rng(3)
+X = RNG.uniform(-1, 1, (5, 3))
+Y = RNG.uniform(-1, 1, (3, 5, 2))
+
+
+def both(f: Callable[..., Any]) -> list[Callable[..., Any]]:
+    return [f, tn.jit(f)]
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("out", [0, 1, -1])
+def test_axes(axis: int, out: int) -> None:
+    def one(v: Any) -> Any:
+        return np.stack([v.sum(), v.max()])
+
+    expected = np.stack([one(v) for v in np.moveaxis(X, axis, 0)], out)
+    for f in both(tn.vmap(one, in_axes=axis, out_axes=out)):
+        np.testing.assert_array_equal(f(X), expected)
+
+
+def test_axes_are_prefixes_of_pytrees() -> None:
+    def one(p: Any, s: Any, k: Any) -> Any:
+        return {"a": p["w"] @ s, "b": (p["b"] + k, k)}
+
+    p = {"w": Y, "b": RNG.uniform(0, 1, 5)}
+    s = RNG.uniform(0, 1, 2)
+    axes = ({"w": 1, "b": 0}, None, None)
+    for f in both(tn.vmap(one, in_axes=axes, out_axes={"a": 1, "b": (0, None)})):
+        found = f(p, s, 2.0)
+        np.testing.assert_allclose(found["a"], np.stack([Y[:, k] @ s for k in range(5)], 1))
+        np.testing.assert_array_equal(found["b"][0], p["b"] + 2.0)
+        assert found["b"][1] == 2.0
+
+
+def test_one_program_serves_any_number_of_lanes() -> None:
+    f = tn.jit(tn.vmap(lambda v: np.exp(v).sum()))
+    for n in (1, 4, 0, 9):
+        x = RNG.uniform(0, 1, (n, 3))
+        np.testing.assert_allclose(f(x), np.exp(x).sum(1))
+    assert len(f.explain().traces) == 1
+
+
+def test_sums_over_lanes() -> None:
+    for f in both(tn.vmap(lambda v: v / tn.psum(v, "i"), axis_name="i")):
+        np.testing.assert_allclose(f(X), X / X.sum(0))
+    for f in both(tn.vmap(lambda v: (tn.pmax(v, "i"), tn.pmin(v, "i"), tn.pmean(v, "i")), axis_name="i")):
+        most, least, mean = f(X)
+        np.testing.assert_array_equal(most, np.broadcast_to(X.max(0), X.shape))
+        np.testing.assert_array_equal(least, np.broadcast_to(X.min(0), X.shape))
+        np.testing.assert_allclose(mean, np.broadcast_to(X.mean(0), X.shape))
+    found = tn.vmap(lambda v: tn.psum(v, "i"), axis_name="i", out_axes=None)(X)
+    np.testing.assert_allclose(found, X.sum(0))
+
+
+def test_nested_names() -> None:
+    def one(v: Any) -> Any:
+        return v - tn.psum(v, "j") + 10 * tn.psum(v, ("i", "j"))
+
+    f = tn.vmap(tn.vmap(one, axis_name="j"), axis_name="i")
+    expected = X - X.sum(1, keepdims=True) + 10 * X.sum()
+    for g in both(f):
+        np.testing.assert_allclose(g(X), expected)
+
+
+def test_the_other_collectives() -> None:
+    index = tn.vmap(lambda v: tn.axis_index("i") * 1.0 + v[0] * 0, axis_name="i")(X)
+    np.testing.assert_array_equal(index, np.arange(5.0))
+    assert float(tn.vmap(lambda v: tn.axis_size("i") * v.sum() * 0 + tn.axis_size("i"), axis_name="i")(X)[0]) == 5
+    gathered = tn.vmap(lambda v: tn.all_gather(v, "i"), axis_name="i")(X)
+    np.testing.assert_array_equal(gathered, np.broadcast_to(X, (5, 5, 3)))
+    square = RNG.uniform(0, 1, (4, 4))
+    scattered = tn.vmap(lambda v: tn.psum_scatter(v, "i"), axis_name="i")(square)
+    np.testing.assert_allclose(scattered, square.sum(0))
+    turned = tn.vmap(lambda v: tn.ppermute(v, "i", [(0, 1), (1, 2), (2, 0)]), axis_name="i")(X)
+    np.testing.assert_array_equal(turned, np.stack([X[2], X[0], X[1], 0 * X[0], 0 * X[0]]))
+    sent = tn.vmap(lambda v: tn.pbroadcast(v, "i", 3), axis_name="i")(X)
+    np.testing.assert_array_equal(sent, np.broadcast_to(X[3], X.shape))
+
+
+def test_gradients_of_sums_over_lanes() -> None:
+    def loss(x: Any) -> Any:
+        return tn.vmap(lambda v: (v * tn.psum(v, "i")).sum(), axis_name="i")(x).sum()
+
+    np.testing.assert_allclose(tn.grad(loss)(X), 2 * np.broadcast_to(X.sum(0), X.shape))
+
+
+def test_what_is_refused() -> None:
+    with pytest.raises(BatchError, match="no argument has lanes"):
+        tn.vmap(lambda v: v, in_axes=None)(X)
+    with pytest.raises(BatchError, match="lanes, others have"):
+        tn.vmap(lambda a, b: a + b)(X, X[:3])
+    with pytest.raises(BatchError, match="entries for"):
+        tn.vmap(lambda a: a, in_axes=(0, 0))(X)
+    with pytest.raises(BatchError, match="axis 2"):
+        tn.vmap(lambda a: a, in_axes=2)(X)
+    with pytest.raises(BatchError, match="differs between lanes"):
+        tn.vmap(lambda a: a, out_axes=None)(X)
+    with pytest.raises(BatchError, match="another size in each lane"):
+        tn.vmap(lambda v: v[v > 0])(X)
+    with pytest.raises(TypeError, match="in_axes"):
+        tn.vmap(lambda v: v, in_axes="0")
+
+
+def test_axis_size_alone_makes_lanes() -> None:
+    found = tn.vmap(lambda v: v * 2, in_axes=None, axis_size=4)(X)
+    np.testing.assert_array_equal(found, np.broadcast_to(X * 2, (4, *X.shape)))
+
+
+def test_a_mask_that_is_the_same_in_all_lanes_selects() -> None:
+    mask = np.array([True, False, True])
+    for f in both(tn.vmap(lambda v: v[mask])):
+        np.testing.assert_array_equal(f(X), X[:, mask])
