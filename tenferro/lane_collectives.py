@@ -22,8 +22,8 @@ from tenferro.tracer.transform.batch import Lanes
 def lanes_named(axis_name: str | Sequence[str]) -> list[Lanes] | None:
     """The mappings that run now under these names, the innermost one of each; None where one is not there."""
     trace = current_trace()
-    names = [axis_name] if isinstance(axis_name, str) else list(axis_name)
-    if trace is None or not trace.axes or not names:
+    names = list(axis_name) if isinstance(axis_name, tuple | list) else [axis_name]
+    if trace is None or not trace.axes or not names or not all(isinstance(n, str) for n in names):
         return None
     found = [next((x for x in reversed(trace.axes) if x.name == n), None) for n in names]
     return None if None in found else found  # type: ignore[return-value]
