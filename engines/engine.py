@@ -185,18 +185,30 @@ def _of_family(
     params: Mapping[str, Any],
     executors: Mapping[str, Executor],
 ) -> Any:
-    """What a family's executor gives, or its reference. What these raise stays as it is, with a note of the line."""
+    """What a family's executor gives, or its reference; operands on the host are lent read-only. What these raise
+    stays as it is, with a note of the line."""
     execute = executors.get(family, instruction.op.reference)
     try:
-        result = execute(*operands, **params)
+        result = execute(*map(_lent, operands), **params)
     except Exception as error:
         note = f"{family}: raised by its {'executor' if family in executors else 'reference'}{at(instruction.line)}"
+        if isinstance(error, ValueError) and "read-only" in str(error):
+            note += "; operands are lent read-only, a copy of one can be written"
         if note not in getattr(error, "__notes__", ()):  # one exception may be raised many times
             error.add_note(note)
         raise
     if result is None:
         raise _broken_contract(instruction, "a result that is None", "an array, or a tuple of them, is declared")
     return result
+
+
+def _lent(operand: Any) -> Any:
+    """An operand that the program goes on using, or the caller's own argument: it may be read, not written."""
+    if not isinstance(operand, np.ndarray):
+        return operand
+    view = operand.view()
+    view.flags.writeable = False
+    return view
 
 
 def _apart(found: Any, others: Sequence[Any]) -> Any:
