@@ -114,7 +114,7 @@ class Derivation:
     def scaled(self, tangent: Operand, factor: Operand) -> Operand:
         """``tangent * factor``, and 0 where the tangent is 0 whatever the factor is: the side of a ``where`` that was
         not taken has an infinite derivative at times, and 0 · ∞ would be NaN."""
-        if isinstance(factor, Literal) and _is_finite(factor):
+        if isinstance(factor, DimScalar) or (isinstance(factor, Literal) and _is_finite(factor)):
             return self.times(tangent, factor)
         if isinstance(tangent, Literal) and tangent.value == 1:
             return factor
@@ -122,7 +122,7 @@ class Derivation:
 
     def quotient(self, tangent: Operand, divisor: Operand) -> Operand:
         """``tangent / divisor``, and 0 where the tangent is 0 whatever the divisor is."""
-        if isinstance(divisor, Literal) and _is_finite(divisor) and divisor.value != 0:
+        if isinstance(divisor, DimScalar) or (isinstance(divisor, Literal) and _is_finite(divisor) and divisor.value):
             return self.divide(tangent, divisor)
         return self.tangent_quotient(tangent, divisor)
 

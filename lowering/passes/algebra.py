@@ -145,6 +145,34 @@ def _is_lossless(source: np.dtype[Any], target: np.dtype[Any]) -> bool:
     return source.kind == "b" or (source.kind == target.kind and target.itemsize >= source.itemsize)
 
 
+def _guarded(plain: Op) -> Rule:
+    """A product or quotient of a tangent that is a number: 0 makes zeros, others need no guard."""
+
+    def rule(rewriter: Rewriter, operation: Operation, inputs: tuple[Operand, ...]) -> Operand | None:
+        tangent, factor = inputs
+        if not isinstance(tangent, Literal):
+            return None
+        if tangent.value == 0:
+            zero, shape = literal(0, tangent.dtype), operation.outputs[0].type.shape
+            return rewriter.emit(layout.broadcast_to, (zero,), operation.line, shape=shape, axes=()) if shape else zero
+        if plain is pointwise.multiply and _is(tangent, 1) and tangent.dtype.kind == "f" and _fits(factor, operation):
+            return factor
+        return rewriter.emit(plain, inputs, operation.line)
+
+    return rule
+
+
+def _pair(rewriter: Rewriter, operation: Operation, inputs: tuple[Operand, ...]) -> Operand | None:
+    """The product of two tangents of which one is a number."""
+    x, y = inputs
+    if isinstance(y, Literal):
+        x, y = y, x
+    if not isinstance(x, Literal) or isinstance(y, Literal):
+        return None
+    guarded = _guarded(pointwise.multiply)(rewriter, operation, (x, y)) if x.value == 0 else None
+    return guarded or rewriter.emit(pointwise.tangent_product, (y, x), operation.line)
+
+
 def _same_operands(rewriter: Rewriter, operation: Operation, inputs: tuple[Operand, ...]) -> Operand | None:
     x, y = inputs
     return x if isinstance(x, Value) and isinstance(y, Value) and x.id == y.id else None
@@ -213,6 +241,9 @@ RULES: dict[Op, Rule] = {
     pointwise.subtract: _subtract,
     pointwise.multiply: _multiply,
     pointwise.divide: _divide,
+    pointwise.tangent_product: _guarded(pointwise.multiply),
+    pointwise.tangent_quotient: _guarded(pointwise.divide),
+    pointwise.tangent_pair: _pair,
     pointwise.negative: _undone_by_itself(pointwise.negative),
     pointwise.invert: _undone_by_itself(pointwise.invert),
     pointwise.absolute: _absolute,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from tenferro.lowering.passes.rewrite import Rewriter
+from tenferro.tracer.ops import pointwise
 from tenferro.tracer.program import Operand, Operation, SemanticProgram, Value
 
 
@@ -16,7 +17,9 @@ def share_equal(program: SemanticProgram) -> SemanticProgram:
     rewriter = Rewriter(program)
     known: dict[Hashable, Operation] = {}
     for operation in program.operations:
-        inputs = tuple([_key(x) for x in rewriter.operands(operation)])
+        inputs: Hashable = tuple([_key(x) for x in rewriter.operands(operation)])
+        if _commutes(operation):
+            inputs = frozenset(inputs)  # type: ignore[arg-type]
         key = (id(operation.op), inputs, operation.params if len(operation.params) else None, operation.place)
         twin = None if operation.op.is_ordered else known.get(key)
         if twin is None:
@@ -25,6 +28,18 @@ def share_equal(program: SemanticProgram) -> SemanticProgram:
             continue
         rewriter.replace(operation, *[rewriter.operand(v) for v in twin.outputs])
     return rewriter.finish()
+
+
+def _commutes(operation: Operation) -> bool:
+    """Whether operands may be exchanged, for every bit of the result. Complex products round their parts in turn."""
+    return operation.op in COMMUTATIVE or (operation.op in OF_REALS and operation.outputs[0].type.dtype.kind != "c")
+
+
+COMMUTATIVE = frozenset({pointwise.add, pointwise.equal, pointwise.not_equal})
+OF_REALS = frozenset(
+    {pointwise.multiply, pointwise.maximum, pointwise.minimum, pointwise.bitwise_and, pointwise.bitwise_or,
+     pointwise.bitwise_xor}
+)  # fmt: skip
 
 
 def _key(operand: Operand) -> Hashable:

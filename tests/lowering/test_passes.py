@@ -62,6 +62,18 @@ class TestShare:
         assert names(program) == ["exp", "multiply"]
         assert len({v.id for v in program.operations[1].inputs}) == 1  # type: ignore[union-attr]
 
+    def test_operands_that_commute_may_be_exchanged(self) -> None:
+        for op, dtype, left in (("add", F32, 1), ("multiply", F32, 1), ("multiply", C128, 2), ("subtract", F32, 2)):
+            b = Builder()
+            x, y = b.input("x", 1, dtype), b.input("y", 1, dtype, shape=(leaf("extent", 0, 0),))
+            program = b.finish(b.emit(op, x, y), b.emit(op, y, x))
+            assert len(names(share_equal(program))) == left, op
+
+    def test_a_square_is_no_product_of_two(self) -> None:
+        b = Builder()
+        x, y = b.input("x", 1), b.input("y", 1, shape=(leaf("extent", 0, 0),))
+        assert len(names(share_equal(b.finish(b.multiply(x, x), b.multiply(x, y))))) == 2
+
     def test_literals_are_compared_by_bits(self) -> None:
         b = Builder()
         x = b.input("x", 1)
@@ -189,6 +201,23 @@ class TestAlgebra:
         x = b.input("x", 1, dtype)
         program = simplify_algebra(b.finish(b.emit(op, x, number(value, dtype))))
         assert (names(program) == []) is goes
+
+    def test_guards_of_tangents_that_are_numbers_go(self) -> None:
+        for op, tangent, left in (
+            ("tangent_product", 1.0, []), ("tangent_product", -2.0, ["multiply"]),
+            ("tangent_quotient", 1.0, ["divide"]),
+            ("tangent_product", 0.0, ["broadcast_to"]), ("tangent_quotient", -0.0, ["broadcast_to"]),
+            ("tangent_pair", 3.0, ["tangent_product"]), ("tangent_pair", 0.0, ["broadcast_to"]),
+        ):  # fmt: skip
+            b = Builder()
+            x = b.input("x", 1)
+            program = b.finish(b.emit(op, Literal(tangent, F64), x))
+            assert names(simplify_algebra(program)) == left, (op, tangent)
+
+    def test_guards_of_other_tangents_stay(self) -> None:
+        b = Builder()
+        x = b.input("x", 1)
+        assert names(simplify_algebra(b.finish(b.tangent_product(x, Literal(1.0, F64))))) == ["tangent_product"]
 
     def test_a_scalar_cannot_stand_for_an_array(self) -> None:
         b = Builder()

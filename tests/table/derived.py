@@ -67,11 +67,14 @@ def varying(types: Sequence[ArrayType]) -> Flags:
 # -- one rule --------------------------------------------------------------------------------------------------------
 
 
-def jvp_program(op: Op, types: Types, params: Mapping[str, Hashable], order: int = 1) -> SemanticProgram:
+def jvp_program(
+    op: Op, types: Types, params: Mapping[str, Hashable], order: int = 1, *carriers: ArrayType
+) -> SemanticProgram:
     """Inputs: the operands; tangents for those that have some; for the second order as many again, for the operands and
-    for their tangents. Outputs: the results' tangents of the highest order, where there are some."""
+    for their tangents; ``carriers`` that bring sizes. Outputs: the results' tangents of the highest order, where there
+    are some."""
     mine = [t for t, varies in zip(types, varying(types), strict=True) if varies]
-    made = Builder(f"{op.name} order {order}", [*types, *mine * (2**order - 1)])
+    made = Builder(f"{op.name} order {order}", [*types, *mine * (2**order - 1), *carriers])
     values = [v for v in made.inputs[: len(types)] if has_tangent(v.type.dtype)]
     results: Sequence[Operand | None] = made.trace.emit(op, made.inputs[: len(types)], **params)
     results = [v for v in results if v is not None and has_tangent(v.type.dtype)]

@@ -12,12 +12,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tenferro.tracer.dims import leaf
 from tenferro.tracer.op import Absent, Constant
 from tenferro.tracer.ops import OPS
-from tenferro.tracer.program import Params
+from tenferro.tracer.program import ArrayType, Params
 from tests.running import outputs_of
 from tests.samples import SAMPLES, Sample
+from tests.table.agreement import bits
 from tests.table.derived import Array, jvp_program, made, types_of
+from tests.table.sizes import operand
 from tests.table.test_infer import reference
 from tests.values import uniform
 
@@ -197,3 +200,26 @@ def test_zero_tangents_stay_zero(name: str) -> None:
         zeros = [np.zeros_like(x) for x in sample.operands if x.dtype.kind in "fc"]
         for tangent in tangents_of(name, sample, zeros):
             assert not np.asarray(tangent != 0).any(), f"{sample}: {tangent[tangent != 0]}"
+
+
+SIZED = [name for name in RULES if any(np.dtype(d).kind in "fc" for v in SAMPLES[name].sized.variants for d in v)]
+
+
+@pytest.mark.parametrize("name", [n for n in SIZED if n not in ("mask_select", "bincount", "numpy_call")])
+def test_one_program_serves_every_size(name: str) -> None:
+    """Of tangents: sizes as symbols give the bits of a program made for each."""
+    sized = SAMPLES[name].sized
+    dtypes = next(v for v in sized.variants if any(np.dtype(d).kind in "fc" for d in v))
+    count = len(dtypes) + sum(np.dtype(d).kind in "fc" for d in dtypes)
+    n, m = leaf("extent", count, 0), leaf("extent", count, 1)
+    types = tuple(ArrayType(np.dtype(d), s) for d, s in zip(dtypes, sized.shapes(n, m), strict=True))
+    carrier = ArrayType(np.dtype(np.bool_), (n, m))
+    everywhere = made(jvp_program, name, types, Params(**sized.params(n, m)), 1, carrier)
+    for a, b in ((sized.minimum, 3), (5, 4), (33, 7), (1, 1)):
+        shapes = zip(sized.shapes(a, b), dtypes, strict=True)
+        operands = tuple(operand(name, shape, dtype, b, k) for k, (shape, dtype) in enumerate(shapes))
+        given = directions(operands, a)
+        expected = tangents_of(name, Sample(operands, sized.params(a, b)), given)
+        found = outputs_of(everywhere, [*operands, *given, np.zeros((a, b), bool)])
+        for x, e in zip(found, expected, strict=True):
+            assert bits(x, e) is None, f"n={a}, m={b}: {bits(x, e)}"
