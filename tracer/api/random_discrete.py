@@ -77,7 +77,7 @@ def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = None) -> Any:
     rates = spread(trace, rate, size)
     drawn = trace.emit1(random.random_poisson, words.first, words.second, counter(trace, size), rates)
     found: Traced = new(trace, drawn)
-    return np.where(found == found, found.astype(target), target.type(0) - target.type(1))
+    return np.where(found == found, found.astype(target), np.array(-1).astype(target)[()])
 
 
 def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> Any:
