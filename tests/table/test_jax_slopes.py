@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -148,3 +149,15 @@ def test_every_row_with_steps_is_constant_in_jax() -> None:
             with jax.enable_x64(True):
                 _, tangent = jax.jvp(getattr(jnp, name), xs, xs)
             assert not np.asarray(tangent).any(), name
+
+
+def line_of(name: str, xs: tuple[float, ...], expected: tuple[float, ...], is_theirs: bool) -> str:
+    """A line of the page's table."""
+    points, found = (", ".join(f"{x:.4g}".replace("inf", "∞").replace("-", "−") for x in v) for v in (xs, expected))
+    return f"| `{name}` | {points} | {found} | {'the same' if is_theirs else 'another'} |"
+
+
+def test_the_page_shows_these_kinks() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "gradients.md").read_text(encoding="utf-8")
+    missing = [line for line in (line_of(*kink) for kink in KINKS) if line not in page]
+    assert not missing, "\n".join(missing)
