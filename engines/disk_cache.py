@@ -38,7 +38,9 @@ TRACES = Kind(b"tenferro trace 1\n", ".tft")
 """Traced programs."""
 HOSTS = Kind(b"tenferro host 1\n", ".tfh")
 """What LLVM has said of a machine."""
-EVICTED = (OBJECTS.suffix, CUDA_IMAGES.suffix, TRACES.suffix, HOSTS.suffix, ".tmp")
+RUNS = Kind(b"tenferro run 1\n", ".tfr")
+"""Blocks of the CPU engine, bound to the layouts of one call."""
+EVICTED = (OBJECTS.suffix, CUDA_IMAGES.suffix, TRACES.suffix, HOSTS.suffix, RUNS.suffix, ".tmp")
 # Directory scans cost about 1 µs an entry; one scan for so many stores keeps the bound nearly exact and stores cheap.
 STORES_PER_SCAN = 64
 # An entry's age is kept to this precision: a stat is ten times cheaper than a write of the time.
@@ -116,6 +118,10 @@ class DiskCache:
             if time.time() - path.stat().st_mtime > TOUCH_SECONDS:
                 os.utime(path)
         return payload
+
+    def __contains__(self, key: str) -> bool:
+        """Whether there is an entry, which may be damaged."""
+        return self.refused is None and self._path(key).exists()
 
     def store(self, key: str, payload: bytes) -> None:
         """Put ``payload`` under ``key``. A full or read-only disk is no error: the cache only saves time."""

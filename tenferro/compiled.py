@@ -162,6 +162,19 @@ class Compiled:
         """The structure of what a call returns, and where its leaves come from."""
         return self._treedef, self._leaves
 
+    @property
+    def treedef(self) -> tree.TreeDef:
+        """The structure of the result."""
+        return self._treedef
+
+    @property
+    def leaves(self) -> tuple[Result, ...] | None:
+        """Where the leaves of the result come from; None where there is more to a result, or to the inputs, than the
+        caller's arrays and numbers and what a run makes."""
+        if self._writes or self._keeps or any(constant is not None for constant, *_ in self._late):
+            return None
+        return None if any(r.source == "input" for r in self._leaves) else self._leaves
+
     def constants(self) -> list[Any]:
         """For each input behind the arguments the array that the trace itself made; None for a captured one."""
         return [constant for constant, *_ in self._late]

@@ -103,10 +103,24 @@ class JitFunction(NativeCallable):
 
             # Two threads may arrive here; setdefault lets one of them win.
             found = self.__dict__.setdefault("_made", Programs(self.__wrapped__, self.__name__, *self._settings))
+            if (ready := self.__dict__.pop("_ready_calls", None)) is not None:
+                found.adopt(ready)
             self._found = found
         return found
 
     # -- calls -------------------------------------------------------------------------------------------------------
+
+    def _ready(self, call: BoundCall) -> tuple[Any] | None:
+        """The result, in a tuple, where another process has left on disk all that it takes; only a process's first
+        calls are served so (``tenferro.ready``)."""
+        from tenferro import ready
+
+        if not ready.is_open(self._settings, call):
+            return None
+        calls = self.__dict__.get("_ready_calls")
+        if calls is None:
+            calls = self.__dict__.setdefault("_ready_calls", ready.ReadyCalls(self.__wrapped__))
+        return calls.serve(call)  # type: ignore[no-any-return]
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         if current_trace() is not None:
@@ -149,6 +163,8 @@ class JitFunction(NativeCallable):
                 self._learn(exact, args, kwargs, inputs, wrapped, receiver is not None)  # type: ignore[arg-type]
             return done
         call = self._binder.bind(args, kwargs, receiver)
+        if self._found is None and (ready := self._ready(call)) is not None:
+            return ready[0]
         found = self._programs.find(call)
         if _is_same(inputs, originals, call):
             self._remember(parts, call, found.compiled)
@@ -278,6 +294,7 @@ class JitFunction(NativeCallable):
             self.__class__ = JitFunction
         self._shortcuts = None
         self.__dict__.pop("_made", None)
+        self.__dict__.pop("_ready_calls", None)
         self._found, self._exact = None, {}
 
     # -- an object like a function -----------------------------------------------------------------------------------

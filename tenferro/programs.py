@@ -36,6 +36,7 @@ from tenferro.tracer.trace import is_tenferro_array
 
 if TYPE_CHECKING:
     from tenferro.lowered import Lowered
+    from tenferro.ready import ReadyCalls
     from tenferro.shortcuts import Shortcuts
 
 MAX_PROGRAMS = 64
@@ -50,10 +51,16 @@ class Found:
     inputs: list[Any]
     originals: list[Any]
     wrapped: bool
+    identity: str = ""  # of its trace on disk, where the run is to be kept there too
 
     def run(self) -> Any:
         """The call's result."""
-        return self.compiled.run(self.inputs, self.originals, self.wrapped)
+        result = self.compiled.run(self.inputs, self.originals, self.wrapped)
+        if self.identity and not self.wrapped:
+            from tenferro import ready
+
+            ready.keep(self.identity, self.compiled, self.inputs)
+        return result
 
     def lowered(self) -> Lowered:
         """The stages of the program, for the sizes of the call."""
@@ -89,6 +96,7 @@ class Programs:
         self._kept: dict[Hashable, tuple[Compiled, ...]] = {}
         self._described: dict[Hashable, dict[str, str]] = {}
         self._traces: list[TraceRecord] = []
+        self._adopted: dict[Hashable, list[int]] = {}  # key → numbers of the records whose programs are still on disk
 
     @property
     def lock(self) -> Any:
@@ -108,6 +116,17 @@ class Programs:
                     return self._trace(key, call, engine)
         self.use(found.compiled)
         return found
+
+    def adopt(self, ready: ReadyCalls) -> None:
+        """Go on where calls that needed no program leave off."""
+        self.served += ready.calls
+        for trace in ready.used:
+            number = len(self._traces) + 1
+            reason = "first call" if number == 1 else "its trace was on disk"
+            self._traces.append(
+                TraceRecord(number, reason, None, trace.load_ms, operations=trace.operations, from_disk=True)
+            )
+            self._adopted.setdefault((trace.key, ready.engine), []).append(number)
 
     @property
     def hits(self) -> int:
@@ -129,6 +148,12 @@ class Programs:
     def _trace(self, key: Hashable, call: BoundCall, engine: Engine) -> Found:
         """A new program: the one that another process has kept on disk, else the function is traced."""
         reason, line = reason_for(call, self._kept.get(key, ()), self._described)
+        adopted = self._adopted.get(key)
+        if adopted and (made := self._from_disk(call, engine, self._traces[adopted[0] - 1])) is not None:
+            self._keep(key, call, made[0].compiled, made[1])
+            self.use(made[0].compiled)
+            return made[0]
+        self._adopted.pop(key, None)
         if self._max_compiles is not None and len(self._traces) >= self._max_compiles:
             raise RecompileError(
                 f"{self._name}: {reason}{at(line)}; max_compiles={self._max_compiles} allows no further "
@@ -138,6 +163,8 @@ class Programs:
         made = None if self._eager else self._from_disk(call, engine, record)
         found, record = made if made is not None else self._from_trace(call, engine, record)
         self._keep(key, call, found.compiled, record)
+        if record.from_disk:  # no trace was needed
+            self.use(found.compiled)
         if not self._eager:
             self._tell(found, record)
         return found
@@ -148,7 +175,10 @@ class Programs:
         if loaded is None:
             return None
         record = replace(record, from_disk=True, trace_ms=(time.perf_counter() - started) * 1e3)
-        return self._prepared(call, engine, loaded.result, loaded.captures, record)
+        made = self._prepared(call, engine, loaded.result, loaded.captures, record)
+        if made is not None:
+            made[0].identity = loaded.identity
+        return made
 
     def _from_trace(self, call: BoundCall, engine: Engine, record: TraceRecord) -> tuple[Found, TraceRecord]:
         from tenferro import tracing
@@ -168,7 +198,8 @@ class Programs:
         found, record = made
         if outside is not None:
             place = trace_cache.entry(self._function, self._around is not None, call, engine.id)
-            record = replace(record, unkept=place.store(call, result, reads, outside))
+            kept = place.store(call, result, reads, outside)
+            found.identity, record = kept.identity, replace(record, unkept=kept.unkept)
         return found, record
 
     def _prepared(
@@ -197,7 +228,11 @@ class Programs:
         compiled.used, compiled.number = self.served, record.number
         self._kept[key] = (compiled, *self._kept.get(key, ()))
         self._described[key] = describe(call)
-        self._traces.append(record)
+        if record.number <= len(self._traces):
+            self._traces[record.number - 1] = record
+            self._adopted[key].remove(record.number)
+        else:
+            self._traces.append(record)
 
     def _tell(self, found: Found, record: TraceRecord) -> None:
         """Print the stages that ``TENFERRO_SHOW`` names, and warn of frequent traces."""
@@ -233,7 +268,12 @@ class Programs:
         with self.lock:
             kept = {c.number: c for group in self._kept.values() for c in group}
             traces = tuple(self._record(kept[t.number]) if t.number in kept else t for t in self._traces)
-            return Explanation(self._name, traces, len(kept), self.hits)
+            return Explanation(self._name, traces, len(kept) + self._waiting, self.hits)
+
+    @property
+    def _waiting(self) -> int:
+        """Programs that calls have been served by without their being made ready here."""
+        return sum(map(len, self._adopted.values()))
 
     def _record(self, compiled: Compiled) -> TraceRecord:
         """The program's record with what has been compiled so far."""
@@ -244,7 +284,7 @@ class Programs:
         """Programs kept, traces made, calls served, and the machine code behind them."""
         with self.lock:
             kept = [u for group in self._kept.values() for c in group for u in c.prepared.executables()]
-            programs = sum(map(len, self._kept.values()))
+            programs = sum(map(len, self._kept.values())) + self._waiting
             kernels, size = sum(e.kernels for e in kept), sum(e.kernel_bytes for e in kept)
             loaded = sum(t.from_disk for t in self._traces)
             return CacheInfo(programs, len(self._traces) - loaded, self.hits, kernels, size, loaded)

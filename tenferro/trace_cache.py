@@ -18,13 +18,14 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
+from hashlib import sha256
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tenferro.engines.disk_cache import TRACES, DiskCache, configured, entry_key
 from tenferro.engines.sources import state_of
-from tenferro.lowering.checker import check
 from tenferro.tracer.capture_guards import Captures
 from tenferro.tracer.config import config
 from tenferro.tracer.digests import callable_key
@@ -50,6 +51,15 @@ class Loaded:
 
     result: TraceResult
     captures: Captures
+    identity: str
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The name of a trace that is on disk now, or the reason why it is not; both are empty where the cache is off."""
+
+    identity: str
+    unkept: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +71,20 @@ class Entry:
     key: str | None
     reason: str = ""
 
+    def texts(self) -> Sequence[Texts]:
+        """The traces that are there."""
+        store = trace_cache() if self.key is not None else None
+        return () if store is None or self.key is None else _split(store.load(self.key))
+
+    def identity(self, texts: Texts) -> str:
+        """The name of one of them."""
+        return f"{self.key} {sha256(texts.assumed).hexdigest()}"
+
     def load(self, call: BoundCall) -> Loaded | None:
         """The first trace whose assumptions hold now."""
-        store = trace_cache() if self.key is not None else None
-        if store is None or self.key is None:
-            return None
-        for texts in _split(store.load(self.key)):
+        from tenferro.lowering.checker import check
+
+        for texts in self.texts():
             with suppress(Exception):  # damaged, or something stands no longer where it stood
                 found = assumed_here(texts.assumed, self.function, call)
                 if found is None:
@@ -74,20 +92,20 @@ class Entry:
                 captures, guards = found
                 result = result_of(texts.program, guards, captures.read(call.receiver) or ())
                 check(result.program, after="reading it from disk")
-                return Loaded(result, captures)
+                return Loaded(result, captures, self.identity(texts))
         return None
 
-    def store(self, call: BoundCall, result: TraceResult, captures: Captures, outside: Outside) -> str:
-        """Keep a trace; the reason where that cannot be, else an empty text."""
+    def store(self, call: BoundCall, result: TraceResult, captures: Captures, outside: Outside) -> Kept:
+        """Keep a trace."""
         store = trace_cache() if self.key is not None else None
         if store is None or self.key is None:
-            return self.reason
+            return Kept("", self.reason)
         try:
             texts = written(self.function, call, result, captures, outside)
         except NotStored as reason:
-            return str(reason)
+            return Kept("", str(reason))
         except Exception as error:  # of a class of the user's own that does not let itself be looked at
-            return f"{type(error).__name__}: {error}"
+            return Kept("", f"{type(error).__name__}: {error}")
         kept = [texts, *(t for t in _split(store.load(self.key)) if t.assumed != texts.assumed and _is_current(t))]
         payload = b""
         for one in kept[:MAX_TRACES]:
@@ -96,9 +114,9 @@ class Entry:
                 break
             payload += more
         if not payload:
-            return f"it would take {len(_joined(texts))} bytes"
+            return Kept("", f"it would take {len(_joined(texts))} bytes")
         store.store(self.key, payload)
-        return ""
+        return Kept(self.identity(texts), "")
 
 
 def entry(function: Callable[..., Any], is_wrapped: bool, call: BoundCall, engine: str) -> Entry:
@@ -142,6 +160,15 @@ def _sources() -> str | None:
         repr((settings.wrap_numpy, settings.code_key())), repr(np.dtype(np.intp)),
     )  # fmt: skip
     return "\n".join(parts)
+
+
+@cache
+def engine_state() -> str:
+    """A text of all that lowering and the CPU engine depend on besides a program and the machine."""
+    # Where they are is asked without loading them.
+    specs = [find_spec(f"tenferro.{name}") for name in ("engines", "lowering")]
+    folders = [folder for s in specs if s is not None for folder in s.submodule_search_locations or ()]
+    return f"{state_of(*folders)} {_sources()}"
 
 
 def _is_current(texts: Texts) -> bool:

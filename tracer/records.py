@@ -74,7 +74,7 @@ class _Record:
         self.made.__late_methods__ = self
         self._original = cls
         if "__match_args__" not in self._own:
-            self.made.__match_args__ = tuple([n for n, f in self._fields.items() if f.init])
+            self.made.__match_args__ = tuple([n for n, f in self._fields.items() if f.init])  # type: ignore[misc]
         self.made.__dataclass_fields__ = _Standard(self._standard, "__dataclass_fields__")
         self.made.__dataclass_params__ = _Standard(self._standard, "__dataclass_params__")
         self._add_methods(frozen, eq, repr)

@@ -25,7 +25,6 @@ from tenferro.tracer.exact import told_apart
 from tenferro.tracer.lines import SourceLine
 from tenferro.tracer.named import name_of, named
 from tenferro.tracer.op import Op
-from tenferro.tracer.ops import OPS
 from tenferro.tracer.program import (
     ArrayType,
     DimScalar,
@@ -55,6 +54,13 @@ class NotStored(Exception):  # noqa: N818
 
 class DamagedError(ValueError):
     """What is read is not what ``Writer`` writes."""
+
+
+def _rows() -> dict[str, Op]:
+    """The table of ops, which is loaded where programs are, not where their assumptions are looked at."""
+    from tenferro.tracer.ops import OPS
+
+    return OPS
 
 
 def _described(value: object) -> str:
@@ -201,7 +207,7 @@ class Writer:
         if known is None:
             known = self._ops[x.name, place] = len(self.tables["ops"])
             self.tables["ops"].append([x.name, place])
-        if OPS.get(x.name) is not x:
+        if _rows().get(x.name) is not x:
             raise NotStored(f"{x.name} is an operation of an extension")
         return known
 
@@ -272,7 +278,8 @@ class Reader:
         self._lines = [SourceLine(codes[k][0], _int(n), codes[k][1]) for k, n in zip(lines, lines, strict=True)]
         self._written_params = tables["params"]
         self._params: dict[int, Params] = {}
-        self._ops = [(OPS[name], _str(place)) for name, place in tables["ops"]]
+        rows = _rows() if tables["ops"] else {}
+        self._ops = [(rows[name], _str(place)) for name, place in tables["ops"]]
         self._operands = [self._constant(x) for x in tables["operands"]]
 
     # -- values ------------------------------------------------------------------------------------------------------

@@ -13,13 +13,12 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from enum import Enum
 from types import BuiltinFunctionType, CodeType, FunctionType, MemberDescriptorType, ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tenferro.tracer.attribute_hooks import lookup
 from tenferro.tracer.capture_guards import Captures, Guard, Numbers, Source, reader_of
-from tenferro.tracer.contents import Contents
 from tenferro.tracer.dependencies import Dependencies
 from tenferro.tracer.digests import callable_key, code_digest, default_text, function_digest
 from tenferro.tracer.named import behind, name_of, named
@@ -27,6 +26,9 @@ from tenferro.tracer.ownership import is_foreign
 from tenferro.tracer.places import Place, is_jitted
 from tenferro.tracer.references import PlaceReader, PlaceWriter, module_of
 from tenferro.tracer.stored import NotStored, Plain, Reader, Writer, class_name, data_of, data_text, dtype_text
+
+if TYPE_CHECKING:
+    from tenferro.tracer.contents import Contents
 
 MAX_CONTENTS = 1 << 20
 """Bytes of an array that are written down."""
@@ -216,6 +218,8 @@ class CaptureReader:
             case "numbers":
                 return (Numbers(tuple(map(int, x[0])), tuple(self._reader.values(x[1]))),)
             case "contents":
+                from tenferro.tracer.contents import Contents
+
                 dtype, shape, data = x
                 return (Contents(self._reader.dtype(dtype), tuple(map(int, shape)), data_of(data)),)
             case "shared":

@@ -6,7 +6,7 @@ The first text is enough to tell whether the program serves a call; the second i
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import FunctionType
 from typing import Any
@@ -195,8 +195,7 @@ def assumed_here(
             return None
         inputs[k] = array
     guards = [reader.guard(g) for g in found["guards"]]
-    sizes = _sizes(inputs)
-    return (captures, guards) if all(_holds(g, sizes) for g in guards) else None
+    return (captures, guards) if holds_for(guards, inputs) else None
 
 
 def is_current(text: bytes) -> bool:
@@ -204,7 +203,13 @@ def is_current(text: bytes) -> bool:
     return are_unchanged(json.loads(text)["files"])
 
 
-def _sizes(inputs: dict[int, Any]) -> dict[Leaf, int]:
+def holds_for(guards: Sequence[ShapeGuard], inputs: Mapping[int, Any]) -> bool:
+    """Whether guards on sizes hold for inputs by number."""
+    sizes = _sizes(inputs)
+    return all(_holds(g, sizes) for g in guards)
+
+
+def _sizes(inputs: Mapping[int, Any]) -> dict[Leaf, int]:
     found: dict[Leaf, int] = {}
     for k, value in inputs.items():
         if type(value) is int:

@@ -93,6 +93,11 @@ def line_tag(line: SourceLine | None) -> int:
         return found
 
 
+def tagged_line(tag: int) -> SourceLine | None:
+    """The line that a number stands for."""
+    return _lines[tag]
+
+
 def is_pooled(array: np.ndarray[Any, Any]) -> bool:
     """Whether the array itself owns memory of the pool (a view does not)."""
     return bool(array.flags.owndata) and np._core.multiarray.get_handler_name(array) == HANDLER_NAME  # type: ignore[attr-defined]

@@ -196,6 +196,11 @@ def _by_lines(step: int, columns: int, size: int) -> bool:
     return step == size <= 8 and columns >= p.NARROW
 
 
+def address_of(entry: Entry, target: Target, name: str, level: int) -> int:
+    """Where a product's function stands; it is the same at every level."""
+    return library(entry, target).address(name)
+
+
 def _launch(binder: Binder, dtype: Dtype, sizes: Sizes, positions: Sequence[int], offsets: Sequence[int]) -> float:
     target = binder.kernels.target
     is_turned, sizes, positions, offsets = _upright(sizes, positions, offsets, dtype.itemsize)
@@ -215,9 +220,7 @@ def _launch(binder: Binder, dtype: Dtype, sizes: Sizes, positions: Sequence[int]
     entry = Entry(dtype, name, is_turned and dtype.kind == "c")
     binder.kernels.products[entry] = None
 
-    def address(level: int) -> int:
-        return library(entry, target).address(name)
-
+    address = partial(address_of, entry, target, name)
     origin = binder.stage.launch(name, partial(of_product, sizes, dtype.itemsize))
     launch = block.add_launch(address, total, grain, words, origin)
     for place, position, offset in zip((p.A, p.B, p.C), positions, offsets, strict=True):

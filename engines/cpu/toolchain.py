@@ -187,9 +187,13 @@ class Library:
     """Loaded machine code. It lives as long as this object: callers keep it while an address of it can be called."""
 
     def __init__(
-        self, text: Callable[[], str], level: int, target: Target, engine: Any, code_bytes: int, from_cache: bool
-    ) -> None:
+        self, text: Callable[[], str], level: int, target: Target, engine: Any, code_bytes: int, from_cache: bool,
+        key: str = "", symbols: tuple[str, ...] = (),
+    ) -> None:  # fmt: skip
+        """``key``: of its object in the disk cache, which needs these ``symbols``."""
         self._text = text
+        self.key = key
+        self.symbols = symbols
         self.level = level
         self.target = target
         self.code_bytes = code_bytes
@@ -282,7 +286,19 @@ def compile_made(
             if store is not None:
                 store.store(key, payload)
         code_bytes = int.from_bytes(payload[:8], "little")
-        return Library(text, level, target, _load(payload[8:], symbols), code_bytes, from_cache)
+        loaded = _load(payload[8:], symbols)
+        return Library(text, level, target, loaded, code_bytes, from_cache, key, tuple(symbols))
+
+
+def loaded_object(key: str, symbols: dict[str, int]) -> Any:
+    """The code of a library by the key of its object: what has ``address(name)``. LookupError where the disk cache has
+    no such object."""
+    store = disk_cache()
+    payload = None if store is None else store.load(key)
+    if payload is None:
+        raise LookupError(key)
+    with _lock:
+        return _load(payload[8:], symbols)
 
 
 def _key(identity: str, level: int, target: Target, optimize: bool, symbols: dict[str, int]) -> str:

@@ -164,7 +164,7 @@ def test_what_derives_from_ours_is_as_the_standards(slots: bool):
 
         @decorate(frozen=True, slots=slots)
         class C(Plain):
-            y: tuple[int, ...] = ()
+            y: Any = ()
 
         made.append((A, B, C))
     ours, standards = made
