@@ -16,6 +16,7 @@ from tenferro.tracer.errors import (
     DtypeError as DtypeError,
     ExponentError as ExponentError,
     LeakError as LeakError,
+    LinAlgError as LinAlgError,
     LoweringError as LoweringError,
     MemoryLimitError as MemoryLimitError,
     MutationError as MutationError,
@@ -29,7 +30,7 @@ from tenferro.tracer.errors import (
 )
 
 if _TYPE_CHECKING:
-    from tenferro import lax as lax, numpy as numpy, random as random, runtime as runtime
+    from tenferro import lax as lax, linalg as linalg, numpy as numpy, random as random, runtime as runtime
     from tenferro.batching import vmap as vmap
     from tenferro.budget import BudgetError as BudgetError, assert_budget as assert_budget
     from tenferro.checkpointing import (
@@ -106,7 +107,7 @@ _LATER = {
     **{name: module for module, names in _DERIVATIVES.items() for name in names},
 }  # fmt: skip
 """Name → the module that has it."""
-_MODULES = ("lax", "numpy", "random", "runtime", "test_util", "tree_util")
+_MODULES = ("lax", "linalg", "numpy", "random", "runtime", "test_util", "tree_util")
 """Modules that are loaded when they are first asked for."""
 
 _PUBLIC = sorted([

@@ -76,6 +76,10 @@ class BatchError(TenferroError, ValueError):
     """What a function does cannot be done for every lane of an axis at once, or its axes do not fit."""
 
 
+class LinAlgError(TenferroError, np.linalg.LinAlgError):
+    """A matrix is singular, or not positive definite, or an iteration did not converge."""
+
+
 class RangeError(TenferroError, OverflowError):
     """An integer that no int64 holds."""
 

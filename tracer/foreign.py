@@ -9,6 +9,7 @@ from tenferro.tracer.errors import (
     AxisError,
     BoundsError,
     DtypeError,
+    LinAlgError,
     MemoryLimitError,
     MutationError,
     ShapeError,
@@ -20,6 +21,7 @@ NUMPY_ERRORS = (IndexError, ValueError, TypeError, MemoryError)
 _KINDS: tuple[tuple[type[Exception], type[TenferroError]], ...] = (
     (MemoryError, MemoryLimitError),
     (IndexError, BoundsError),
+    (np.linalg.LinAlgError, LinAlgError),
     (ValueError, ShapeError),
     (TypeError, DtypeError),
 )

@@ -13,6 +13,7 @@ from tenferro.tracer.api import (
     casting,
     choosing,
     creation,
+    decompositions,
     elementwise,
     fixed,
     indexing,
@@ -32,7 +33,7 @@ from tenferro.tracer.api.record import API, ApiFunction
 
 FAMILIES = (
     elementwise, vocabulary, reductions, variance, layout, joining, creation, casting, indexing, writes, padding,
-    linalg, library, fixed, nan_statistics, statistics, calculus, choosing, assembling,
+    linalg, library, fixed, nan_statistics, statistics, calculus, choosing, assembling, decompositions,
 )  # fmt: skip
 
 for _family in FAMILIES:
@@ -71,5 +72,6 @@ API.update((alias, API[name]) for alias, name in ALIASES.items())
 BY_NUMPY: dict[object, ApiFunction] = {
     getattr(np, name): f for name, f in API.items() if getattr(np, name, None) is not None
 }
+BY_NUMPY.update((getattr(np.linalg, name), f) for name, f in decompositions.LINALG.items() if hasattr(np.linalg, name))
 BY_NUMPY[np.lib.stride_tricks.sliding_window_view] = API["sliding_window_view"]
 """By the NumPy function itself, for dispatch."""

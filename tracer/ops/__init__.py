@@ -11,6 +11,7 @@ from tenferro.tracer.op import Op
 from tenferro.tracer.ops import (
     collectives,
     control,
+    decompositions,
     elementary,
     lanes,
     layout,
@@ -21,9 +22,12 @@ from tenferro.tracer.ops import (
     rounding,
 )
 
+FAMILIES = (
+    pointwise, rounding, elementary, random, reductions, layout, library, decompositions, control, lanes, collectives,
+)  # fmt: skip
 OPS: dict[str, Op] = {
     row.name: row
-    for family in (pointwise, rounding, elementary, random, reductions, layout, library, control, lanes, collectives)
+    for family in FAMILIES
     for row in vars(family).values()
     if isinstance(row, Op)
 }

@@ -1,0 +1,17 @@
+"""Linear algebra by NumPy's names, and what SciPy and JAX have beside them: ``tn.linalg.cholesky``, ``solve``, ….
+
+Arrays of any kind go in: traced ones inside jitted functions, ``tn.Array`` and ndarray outside (type in, type out).
+``numpy.linalg``'s own functions trace as well.
+"""
+
+from __future__ import annotations
+
+from tenferro.listing import listing as _listing
+from tenferro.publishing import public as _public
+from tenferro.tracer.api.decompositions import LINALG as _LINALG
+from tenferro.tracer.api.registry import API as _API
+
+_MORE = ("matmul", "outer", "tensordot", "vecdot", "trace", "diagonal")
+_ALL = {**_LINALG, **{name: _API[name] for name in _MORE}}
+globals().update((name, _public(__name__, name, record)) for name, record in _ALL.items())
+__dir__, __getattr__ = _listing(__name__, tuple(_ALL))
