@@ -139,6 +139,7 @@ WITHOUT = {
     "reciprocal", "slice_update", "scatter", *(name for name in UNARY if name != "cbrt"), "mask_update", "numpy_call",
     "tangent_product", "tangent_quotient", "tangent_pair", "recurrence", "scan", "while", "cond", "fma", "erf",
     "erfinv", "lane_sum", "lane_max", "lane_min", "lane_gather", "lane_index",
+    "cholesky", "triangular_solve", "solve", "inv", "slogdet", "eigh", "qr", "svd",
 }  # fmt: skip
 """Rows that refuse nothing a user can write, or that users reach only through the assignments tested below, or through
 derivatives. What refuses of control rows a user can write is refused where they are made (``tests/control``)."""

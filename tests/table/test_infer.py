@@ -10,7 +10,7 @@ import pytest
 
 from tenferro.tracer.dims import Leaf, evaluate_shape
 from tenferro.tracer.op import Control, Library, Op
-from tenferro.tracer.ops import OPS, lanes
+from tenferro.tracer.ops import OPS, decompositions, lanes
 from tenferro.tracer.program import ArrayType, Params
 from tests.samples import SAMPLES, Sample
 
@@ -23,9 +23,10 @@ def reference(name: str, sample: Sample) -> tuple[np.ndarray[Any, Any], ...]:
 
 
 def test_every_row_has_samples_and_every_sample_a_row() -> None:
-    """Rows that run bodies, and those that look across lanes, are called in ``tests/control``."""
-    across = {op for op in vars(lanes).values() if isinstance(op, Op)}
-    assert set(SAMPLES) == {name for name, op in OPS.items() if not isinstance(op.form, Control) and op not in across}
+    """Rows that run bodies, and those that look across lanes, are called in ``tests/control``, those of linear algebra in
+    ``tests/linalg``."""
+    others = {op for family in (lanes, decompositions) for op in vars(family).values() if isinstance(op, Op)}
+    assert set(SAMPLES) == {name for name, op in OPS.items() if not isinstance(op.form, Control) and op not in others}
 
 
 @pytest.mark.parametrize("name", SAMPLES)
