@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from operator import index
 from typing import Any, TypeAlias
 
+from tenferro.staging import Stage, Staged
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.program import ArrayType, Literal
 from tenferro.tracer.signature import function_name
@@ -47,7 +48,7 @@ def grad(
     return Transformed(fun, _Gradient(argnums, has_aux, holomorphic, allow_int, name, False), name)
 
 
-class _Gradient:
+class _Gradient(Staged):
     """What ``grad`` and ``value_and_grad`` make of a function; it runs inside a trace."""
 
     def __init__(
@@ -61,16 +62,15 @@ class _Gradient:
         self._name = name
         self._with_value = with_value
 
-    def __call__(self, function: Function) -> Function:
-        def gradient(*args: Any, **kwargs: Any) -> Any:
-            chosen = chosen_of(self._numbers, args, self._name)
-            called = of_chosen(function, chosen, args, kwargs)
-            given = [args[k] for k in chosen]
-            trace = running_trace(self._name)
-            recorded = traced.record(trace, called, given, self._name, self._has_aux, self._check, "argument")
-            return self._finished(recorded)
-
-        return gradient
+    def stage(self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Stage:
+        """Record the function of the chosen arguments alone."""
+        chosen = chosen_of(self._numbers, args, self._name)
+        called = of_chosen(function, chosen, args, kwargs)
+        given = [args[k] for k in chosen]
+        trace = running_trace(self._name)
+        recorded = traced.record(trace, called, given, self._name, self._has_aux, self._check, "argument")
+        settings = ("gradient", self._is_single, self._holomorphic, self._allow_int, self._with_value)
+        return Stage(recorded, settings, lambda: self._finished(recorded))
 
     def _check(self, leaf: Leaf) -> None:
         if not (self._allow_int and leaf.operand.type.dtype.kind in "biu"):

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tenferro.gradients import Argnums, chosen_of, numbers, of_chosen
+from tenferro.staging import Stage, Staged
 from tenferro.tracer.errors import DerivativeError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.program import Operand
@@ -53,7 +54,7 @@ def hessian(fun: Function, argnums: Argnums = 0, has_aux: bool = False, holomorp
     return Transformed(inner, _Jacobian(jacobians.forward, argnums, has_aux, holomorphic, name), name)
 
 
-class _Jacobian:
+class _Jacobian(Staged):
     """What the functions above make of a function; it runs inside a trace."""
 
     def __init__(
@@ -67,19 +68,21 @@ class _Jacobian:
         self._allow_int = allow_int
         self._name = name
 
-    def __call__(self, function: Function) -> Function:
-        def jacobian(*args: Any, **kwargs: Any) -> Any:
-            chosen = chosen_of(self._numbers, args, self._name)
-            called = of_chosen(function, chosen, args, kwargs)
-            given = [args[k] for k in chosen]
-            trace = running_trace(self._name)
-            recorded = traced.record(trace, called, given, self._name, self._has_aux, self._check, "argument")
-            for leaf in recorded.results.leaves:
-                self._check_result(leaf)
-            found = self._closed(recorded)
-            return (found, recorded.aux) if self._has_aux else found
+    def stage(self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Stage:
+        """Record the function of the chosen arguments alone."""
+        chosen = chosen_of(self._numbers, args, self._name)
+        called = of_chosen(function, chosen, args, kwargs)
+        given = [args[k] for k in chosen]
+        trace = running_trace(self._name)
+        recorded = traced.record(trace, called, given, self._name, self._has_aux, self._check, "argument")
+        settings = (self._blocks, self._is_single, self._holomorphic, self._allow_int)
+        return Stage(recorded, settings, lambda: self._finished(recorded))
 
-        return jacobian
+    def _finished(self, recorded: traced.Recorded) -> Any:
+        for leaf in recorded.results.leaves:
+            self._check_result(leaf)
+        found = self._closed(recorded)
+        return (found, recorded.aux) if self._has_aux else found
 
     def _check(self, leaf: Leaf) -> None:
         if not (self._allow_int and leaf.operand.type.dtype.kind in "biu"):

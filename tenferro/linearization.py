@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from tenferro.shapes import placeholder_types
+from tenferro.staging import Stage, Staged
 from tenferro.tracer.bodies import Closing, inline
 from tenferro.tracer.dim import make_dim
 from tenferro.tracer.errors import DerivativeError, LeakError
@@ -24,19 +25,20 @@ from tenferro.tracer.transform import gradients as traced
 from tenferro.tracer.transform.closed import Closed, close
 from tenferro.tracer.transform.gradients import Linear
 from tenferro.tracer.transform.inputs import Leaf, check_varies, results_of
+from tenferro.tracer.transform.keys import operand_key
 from tenferro.tracer.transform.linear import has_tangent, on_tape
 from tenferro.tracer.transform.recording import taken_out
 from tenferro.tracer.tree import register_pytree_node
 from tenferro.transformed import Function, Transformed
 
 
-def run(function: Function, args: tuple[Any, ...], name: str) -> Any:
+def _run(transformation: Staged, fun: Function, args: tuple[Any, ...], name: str) -> Any:
     """Inside a trace at once, outside in one of its own."""
     if current_trace() is not None:
-        return function(*args)
+        return transformation(fun)(*args)
     from tenferro import once
 
-    return once.call(function, args, {}, name)
+    return once.staged(transformation, fun, args, {}, name)
 
 
 def jvp(fun: Function, primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> tuple[Any, ...]:
@@ -55,15 +57,26 @@ def jvp(fun: Function, primals: Sequence[Any], tangents: Sequence[Any], has_aux:
                 f"needed{at(user_line())}"
             )
 
-    def call(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, ...]:
-        trace = running_trace(name)
-        recorded = traced.record(trace, fun, primals, name, has_aux, what="the primals")
-        given = traced.matching(trace, recorded.arguments, tuple(tangents), f"{name}: the tangents")
-        slopes = traced.closed(trace, recorded.results, recorded.pushed(given))
-        value = traced.values_of(recorded)
-        return (value, slopes, recorded.aux) if has_aux else (value, slopes)
+    return _run(_Jvp(name, has_aux), fun, (tuple(primals), tuple(tangents)), name)  # type: ignore[no-any-return]
 
-    return run(call, (tuple(primals), tuple(tangents)), name)  # type: ignore[no-any-return]
+
+class _Jvp(Staged):
+    def __init__(self, name: str, has_aux: bool) -> None:
+        self._name = name
+        self._has_aux = has_aux
+
+    def stage(self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Stage:
+        primals, tangents = args
+        trace = running_trace(self._name)
+        recorded = traced.record(trace, function, primals, self._name, self._has_aux, what="the primals")
+        given = traced.matching(trace, recorded.arguments, tangents, f"{self._name}: the tangents")
+
+        def finish() -> tuple[Any, ...]:
+            slopes = traced.closed(trace, recorded.results, recorded.pushed(given))
+            value = traced.values_of(recorded)
+            return (value, slopes, recorded.aux) if self._has_aux else (value, slopes)
+
+        return Stage(recorded, "jvp", finish, tuple([None if t is None else operand_key(t) for t in given]))
 
 
 class LinearFunction:
@@ -164,13 +177,7 @@ def vjp(fun: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     DerivativeError for operations that have no derivative."""
     name = f"vjp({function_name(fun)})"
 
-    def call(primals: tuple[Any, ...]) -> tuple[Any, ...]:
-        recorded = traced.record(running_trace(name), fun, primals, name, has_aux)
-        made = Pullback(name, recorded.linearized())
-        value = traced.values_of(recorded)
-        return (value, made, recorded.aux) if has_aux else (value, made)
-
-    return run(call, (primals,), name)  # type: ignore[no-any-return]
+    return _run(_Held(Pullback, name, has_aux), fun, primals, name)  # type: ignore[no-any-return]
 
 
 def linearize(fun: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
@@ -180,13 +187,26 @@ def linearize(fun: Function, *primals: Any, has_aux: bool = False) -> tuple[Any,
     returns a pair, whose second part comes along as a third result."""
     name = f"linearize({function_name(fun)})"
 
-    def call(primals: tuple[Any, ...]) -> tuple[Any, ...]:
-        recorded = traced.record(running_trace(name), fun, primals, name, has_aux)
-        made = Pushforward(name, recorded.linearized())
-        value = traced.values_of(recorded)
-        return (value, made, recorded.aux) if has_aux else (value, made)
+    return _run(_Held(Pushforward, name, has_aux), fun, primals, name)  # type: ignore[no-any-return]
 
-    return run(call, (primals,), name)  # type: ignore[no-any-return]
+
+class _Held(Staged):
+    """A function at a point: its value, and its derivative there as a function."""
+
+    def __init__(self, kind: type[LinearFunction], name: str, has_aux: bool) -> None:
+        self._kind = kind
+        self._name = name
+        self._has_aux = has_aux
+
+    def stage(self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Stage:
+        recorded = traced.record(running_trace(self._name), function, args, self._name, self._has_aux)
+
+        def finish() -> tuple[Any, ...]:
+            made = self._kind(self._name, recorded.linearized())
+            value = traced.values_of(recorded)
+            return (value, made, recorded.aux) if self._has_aux else (value, made)
+
+        return Stage(recorded, self._kind.__name__, finish)
 
 
 def linear_transpose(fun: Function, *primals: Any) -> Transformed:

@@ -11,9 +11,9 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
+from tenferro.staging import Function as Function, Staged
 from tenferro.tracer.trace import current_trace
 
-Function: TypeAlias = Callable[..., Any]
 Around: TypeAlias = Callable[[Function], Function]
 """The function that is traced in another one's place, from that one."""
 
@@ -37,6 +37,8 @@ class Transformed:
         if parameters is not None:
             kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
             self.__signature__ = inspect.Signature([inspect.Parameter(p, kind) for p in parameters])
+        self._staged = around if isinstance(around, Staged) else None
+        self._outer = outer
         self._around: Around = around if outer is None else _composed(around, outer)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -46,7 +48,10 @@ class Transformed:
             return self._around(substitute(self.__wrapped__))(*args, **kwargs)
         from tenferro import once
 
-        return once.call(self._around(self.__wrapped__), args, kwargs, self.__name__)
+        if self._staged is None:
+            return once.call(self._around(self.__wrapped__), args, kwargs, self.__name__)
+        function = self.__wrapped__ if self._outer is None else self._outer(self.__wrapped__)
+        return once.staged(self._staged, function, args, kwargs, self.__name__)
 
     def _unwrapped(self) -> tuple[Function, Around | None]:
         return self.__wrapped__, self._around

@@ -66,8 +66,12 @@ def user_frame() -> FrameType | None:
     """The first frame whose module is neither tenferro nor NumPy (names hold in every install mode, paths do not), nor
     of the standard library."""
     frame: FrameType | None = sys._getframe(1)
+    known = _INTERNAL
     while frame is not None:
-        if is_users(frame):
+        # is_users, written out: each operation of a trace walks ten frames.
+        name = frame.f_globals.get("__name__") or ""
+        internal = known.get(name)
+        if not (_is_internal(name, frame.f_code.co_filename) if internal is None else internal):
             return frame
         frame = frame.f_back
     return None

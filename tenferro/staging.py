@@ -1,0 +1,42 @@
+"""Transformations in two stages: the user's function recorded first, and then what is made of the recording.
+
+The second stage is determined by the first: outside ``jit`` it is gone through once for equal recordings.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from tenferro.tracer.records import dataclass
+
+if TYPE_CHECKING:
+    from tenferro.tracer.transform.gradients import Recorded
+
+Function: TypeAlias = Callable[..., Any]
+
+
+@dataclass(slots=True)
+class Stage:
+    """A transformation half done: the user's function has been recorded, and ``finish`` makes the result of it. What it
+    makes is determined by the recording, by ``settings``, and by ``operands`` beside the recorded ones."""
+
+    recorded: Recorded
+    settings: Hashable
+    finish: Callable[[], Any]
+    operands: tuple[Any, ...] = ()
+
+
+class Staged(ABC):
+    """A transformation in two stages: called, it makes of a function the one that runs inside a trace."""
+
+    @abstractmethod
+    def stage(self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Stage:
+        """Record the function."""
+
+    def __call__(self, function: Function) -> Function:
+        def whole(*args: Any, **kwargs: Any) -> Any:
+            return self.stage(function, args, kwargs).finish()
+
+        return whole
