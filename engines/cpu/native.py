@@ -95,6 +95,8 @@ def _module() -> NativeModule:
     check_layout()
     start = recording.now()
     library = compile_made(text, _identity(), 2, optimize=True, symbols=_symbols())
+    # For ever: arrays that are freed after Python's modules, as a process ends, are freed by this code.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(library))
     recording.compiled(start, "", "native module", 2, library.source)
     _function(library, "initialise_memory")()
     _function(library, "set_bounds")(*memory_bounds())
