@@ -74,3 +74,18 @@ def test_main_job():
     for part in ("== program", "== regions", "kernels", "good", "NumPy"):
         assert part in result.stdout
     assert len(result.stdout.splitlines()) <= 40
+
+
+def test_results_in_cycles_outlive_modules():
+    """JAX keeps the function and with it the globals: results among them are freed in the last collection of all."""
+    pytest.importorskip("jax")
+    code = (
+        "import numpy as np, tenferro as tn, jax\n"
+        "x = np.ones((300, 300), np.float32)\n"
+        "def p(x): return (x * .01 + 1).prod(axis=1).sum()\n"
+        "f, h = tn.jit(tn.grad(p)), jax.jit(jax.grad(p))\n"
+        "r = f(x)\n"
+        "h(x).block_until_ready()\n"
+    )
+    result = run(code, JAX_PLATFORMS="cpu")
+    assert result.returncode == 0, result.stderr
