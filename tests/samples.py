@@ -550,8 +550,8 @@ def _numpy_call() -> Row:
             options = {"axis": (1, 0), "keepdims": True, "method": method, "q": q}
             samples.append(Sample((values,), call("quantile", (1, 1), dtype, **options)))
         samples.append(Sample((values,), call("percentile", (4,), dtype, axis=(1,), keepdims=False, q=30)))
-        n = np.array([[0], [-2], [3], [1]], np.int64) * np.ones(5, np.int64)
-        samples.append(Sample((values, n), call("ldexp", (4, 5), dtype)))
+        powers = np.array([[0], [-2], [3], [1]], np.int64) * np.ones(5, np.int64)
+        samples.append(Sample((values, powers), call("ldexp", (4, 5), dtype)))
     points, heights = np.array([-1.0, 0.5, 1.5, 2.0]), np.array([2.0, -1.0, 0.25, 1.0])
     x, y = uniform((6,), "float64", 9), uniform((3,), "float64", 10)
     for name in ("convolve", "correlate"):

@@ -17,9 +17,8 @@ def share_equal(program: SemanticProgram) -> SemanticProgram:
     rewriter = Rewriter(program)
     known: dict[Hashable, Operation] = {}
     for operation in program.operations:
-        inputs: Hashable = tuple([_key(x) for x in rewriter.operands(operation)])
-        if _commutes(operation):
-            inputs = frozenset(inputs)  # type: ignore[arg-type]
+        mine = [_key(x) for x in rewriter.operands(operation)]
+        inputs = frozenset(mine) if _commutes(operation) else tuple(mine)
         key = (id(operation.op), inputs, operation.params if len(operation.params) else None, operation.place)
         twin = None if operation.op.is_ordered else known.get(key)
         if twin is None:

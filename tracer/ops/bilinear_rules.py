@@ -48,7 +48,8 @@ def _convolved(b: Derivation, operation: Operation, x: Operand, y: Operand, is_f
     if params["function"] == "correlate":
         y = b.conjugate(b.flipped(y, [0])) if y.type.dtype.kind == "c" else b.flipped(y, [0])
         mode = dict(params["static"]).get("mode", "valid")
-        if mode == "same" and x.type.shape[0] < y.type.shape[0]:
+        n, m = (b.trace.concrete(v.type.shape[0], "correlate") for v in (x, y))  # which the function has pinned
+        if mode == "same" and n < m:
             raise DerivativeError(
                 f"correlate: its derivative with mode 'same' and a shorter first array; the longer one first has one"
                 f"{at(operation.line)}"
@@ -62,18 +63,17 @@ def transpose_convolve(
 ) -> Tangents:  # fmt: skip
     """A convolution gives back to each place what the places give back that it went to."""
     x, y = operation.inputs
-    n, m = x.type.shape[0], y.type.shape[0]
+    n, m, found = (b.trace.concrete(v.type.shape[0], "convolve") for v in (x, y, one(cotangents)))
     other = b.flipped(y if is_linear[0] else x, [0])
     mode, ct = dict(operation.params["static"]).get("mode", "full"), one(cotangents)
-    assert isinstance(n, int) and isinstance(m, int)  # the function pins its sizes
     least = min(n, m)
     low = {"full": 0, "same": (least - 1) // 2, "valid": least - 1}[mode]
-    whole = b.padded(ct, (low,), (n + m - 1 - low - int(ct.type.shape[0]),))  # type: ignore[arg-type]
-    size = n if is_linear[0] else m
-    found = b.numpy_call(
-        whole, other, function="convolve", static=(("mode", "valid"),), shape=(size,), dtype=ct.type.dtype
-    )  # fmt: skip
-    return (found, None) if is_linear[0] else (None, found)
+    whole = b.padded(ct, (low,), (n + m - 1 - low - found,))
+    shape = (x if is_linear[0] else y).type.shape
+    back = b.numpy_call(
+        whole, other, function="convolve", static=(("mode", "valid"),), shape=shape, dtype=ct.type.dtype
+    )
+    return (back, None) if is_linear[0] else (None, back)
 
 
 # -- products in rows ------------------------------------------------------------------------------------------------
@@ -84,18 +84,17 @@ def _kron(b: Derivation, operation: Operation, x: Operand, y: Operand, is_first:
     rank = max(len(x.type.shape), len(y.type.shape))
     outer, inner = ((1,) * (rank - len(v.type.shape)) + v.type.shape for v in (x, y))
     blocks = tuple(n for pair in zip(outer, inner, strict=True) for n in pair)
-    wide = [
+    x, y = (
         b.broadcast_to(b.reshaped(v, shape), shape=blocks, axes=tuple(range(side, 2 * rank, 2)))
         for v, shape, side in ((x, outer, 0), (y, inner, 1))
-    ]
-    found = _product(b, *wide, is_first)
-    return b.reshaped(found, tuple(mul(n, m) for n, m in zip(outer, inner, strict=True)))
+    )
+    return b.reshaped(_product(b, x, y, is_first), tuple(mul(n, m) for n, m in zip(outer, inner, strict=True)))
 
 
 def _cross(b: Derivation, operation: Operation, x: Operand, y: Operand, is_first: bool) -> Operand:
     """x × y = (x₁y₂ − x₂y₁, x₂y₀ − x₀y₂, x₀y₁ − x₁y₀) along the last axis."""
     static = dict(operation.params["static"])
-    if static or x.type.shape[-1] != 3 or y.type.shape[-1] != 3:
+    if static or any(b.trace.concrete(v.type.shape[-1], "cross") != 3 for v in (x, y)):
         raise DerivativeError(
             f"cross: its derivative along other than the last axes, or of vectors of two; of three along the last axis "
             f"there is one{at(operation.line)}"

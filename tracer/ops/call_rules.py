@@ -218,12 +218,17 @@ def _jvp_quantile(b: Derivation, operation: Operation, tangents: Tangents) -> Ta
         place = b.rint(place)
     low = b.floor(place)
     middle = b.where(b.equal(low, place), b.number(0, float64), b.number(0.5, float64))
-    weight = {"lower": b.number(0, float64), "higher": b.ceil(b.subtract(place, low)), "midpoint": middle}.get(
-        method, b.subtract(place, low)
-    )
+    rest: Operand = b.subtract(place, low)
+    match method:
+        case "lower":
+            rest = b.number(0, float64)
+        case "higher":
+            rest = b.ceil(rest)
+        case "midpoint":
+            rest = middle
     low_place = b.convert(low, b.int64)
     high_place = b.convert(b.minimum(b.add(low, b.number(1, float64)), end), b.int64)
-    weight = b.convert(weight, y.type.dtype)
+    weight = b.convert(rest, y.type.dtype)
     lower = b.scaled(b.take(found, low_place, axis=last), b.subtract(b.like(1, weight), weight))
     value = b.add(lower, b.scaled(b.take(found, high_place, axis=last), weight))
     return (b.reshaped(value, y.type.shape),)
@@ -310,7 +315,7 @@ def _jvp_ediff1d(b: Derivation, operation: Operation, tangents: Tangents) -> Tan
     (x,), (t,), (y,) = operation.inputs, tangents, operation.outputs
     assert t is not None
     count = product(x.type.shape)
-    if operation.params["static"] or y.type.shape != (sub(count, 1),):
+    if operation.params["static"] or b.trace.concrete(sub(count, y.type.shape[0]), "ediff1d") != 1:
         raise DerivativeError(
             f"ediff1d: its derivative with to_end, to_begin or fewer than two elements; without there is one"
             f"{at(operation.line)}"
