@@ -12,9 +12,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Words:
-    """``np``: NumPy's functions on the library's arrays."""
+    """``np``: NumPy's functions on the library's arrays. ``random``: numbers by key."""
 
     np: Any
+    random: Any
     grad: Callable[..., Any]
     vmap: Callable[..., Any]
     scan: Callable[..., Any]
@@ -28,7 +29,7 @@ def tenferro_words() -> Words:
 
     import tenferro as tn
 
-    return Words(np, tn.grad, tn.vmap, tn.lax.scan, tn.lax.while_loop, tn.lax.fori_loop)
+    return Words(np, tn.random, tn.grad, tn.vmap, tn.lax.scan, tn.lax.while_loop, tn.lax.fori_loop)
 
 
 def jax_words() -> Words:
@@ -36,4 +37,4 @@ def jax_words() -> Words:
     import jax
     import jax.numpy as jnp
 
-    return Words(jnp, jax.grad, jax.vmap, jax.lax.scan, jax.lax.while_loop, jax.lax.fori_loop)
+    return Words(jnp, jax.random, jax.grad, jax.vmap, jax.lax.scan, jax.lax.while_loop, jax.lax.fori_loop)
