@@ -34,7 +34,7 @@ class ArrayCase:
     small: bool = False  # microseconds a call: what is timed is the way into the kernel
 
 
-ProcessKind = Literal["compile", "sizes", "import"]
+ProcessKind = Literal["compile", "sizes", "import", "restart"]
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,48 @@ def chain_loop_source(operations: int) -> str:
     )
 
 
+RESTARTED = {
+    "tenferro": (
+        "import numpy as xp\nimport tenferro as tn\ntn.threads({threads}).__enter__()\n", "@tn.jit\n", "x", "r",
+    ),
+    "jax": ("import jax\nimport jax.numpy as xp\n", "@jax.jit\n", "jax.device_put(x)", "numpy.asarray(r)"),
+    "numba": ("import numba\nimport numpy as xp\n", "@numba.njit(cache=True)\n", "x", "r"),
+    "torch": (
+        "import torch\nimport torch as xp\ntorch.set_num_threads({threads})\n", "@torch.compile\n",
+        "torch.from_numpy(x)", "r.numpy()",
+    ),
+}  # fmt: skip
+"""How a module of each library begins, its decorator, how it takes an array and how it gives one."""
+COMPILES = {"tenferro": "chain.cache_info().compiles", "jax": "chain._cache_size()"}
+RESTART_REST = """
+
+def first(x):
+    r = chain({given})
+    return {made}
+
+
+def relative_error(found, x):
+    scope = {{"xp": numpy}}
+    exec({reference!r}, scope)
+    expected = scope["chain"](x.astype(numpy.float64))
+    return float(numpy.max(numpy.abs(found - expected)) / numpy.max(numpy.abs(expected)) / numpy.finfo(x.dtype).eps)
+
+
+def compiles():
+    return {compiles}
+"""
+
+
+def restart_source(peer: str, count: int, threads: int) -> str:
+    """A module with the chain of so many operations under the library's decorator, and its first call."""
+    head, decorator, given, made = RESTARTED[peer]
+    chain = (chain_loop_source if peer == "numba" else chain_source)(count)
+    rest = RESTART_REST.format(
+        given=given, made=made, reference=chain_source(count), compiles=COMPILES.get(peer, '"null"')
+    )
+    return f"import numpy\n{head.format(threads=threads)}\n\n{decorator}{chain}{rest}"
+
+
 SOFTMAX = """
 def softmax(x):
     e = xp.exp(x - {max})

@@ -65,6 +65,7 @@ GATES = (
     Gate("compile_3000", BOTH, "jax", 4.0),
     Gate("many_sizes", BOTH, "jax", 100.0),
     Gate("many_sizes", BOTH, "compiles", 1.0),
+    Gate("restart_100", BOTH, "jax", 5.0),
     Gate("call", BOTH, "jax", 1.0),
     Gate("import", ("",), "best peer", 1.0),
 )

@@ -220,7 +220,8 @@ def markdown(report: Report, cases: Mapping[str, Case], gates: Sequence[Sequence
         parts += [
             "## Compilation",
             "Fresh processes, no compilation cache. Start-up is loading the library and compiling `x + x`; it is not "
-            "part of the time.",
+            "part of the time. `restart_100` is a process that finds what an earlier one has compiled: its time is "
+            "from NumPy's import, which is its start-up, to the first result.",
             markdown_table(table),
         ]
     for title, lines in (("## Forms chosen", forms(report)), ("## Without a time, or wrong", notes(report))):

@@ -12,6 +12,14 @@ CASES = (
     ProcessCase("compile_9000", "9,000 operations, 3,000 transcendental", "compile", JAX, OTHERS, 9000),
     ProcessCase("many_sizes", "softmax at 50 sizes", "sizes", JAX, OTHERS, 50),
     ProcessCase(
+        "restart_100",
+        "first result of a second process after NumPy's import: the library, 100 operations, caches on disk",
+        "restart",
+        JAX,
+        OTHERS,
+        100,
+    ),
+    ProcessCase(
         "import", "import after NumPy's, against NumPy's own", "import", ("numpy",), (*JAX, *OTHERS), dtypes=False
     ),
 )
