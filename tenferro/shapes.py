@@ -17,7 +17,8 @@ from tenferro.tracer.errors import ShapeError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.program import ArrayType, SemanticProgram, Value
 from tenferro.tracer.signature import function_name
-from tenferro.tracer.trace import Trace, check_dtype, current_trace, running_trace
+from tenferro.tracer.trace import Trace, check_dtype, current_trace, is_tenferro_array, running_trace
+from tenferro.tracer.traced import TracedArray
 from tenferro.tracer.transform.inputs import Leaf, Opened, is_numeric, leaf_of, open_tree
 from tenferro.tracer.transform.recording import taken_out
 from tenferro.tracer.tree import map as map_tree, opened, paths
@@ -81,7 +82,9 @@ def eval_shape(fun: Function, *args: Any, **kwargs: Any) -> Any:
     found: list[Any] = []
 
     def run(_: list[Any]) -> Any:
-        found.append(_shapes_inside(running_trace(name), fun, args, kwargs, name))
+        trace = running_trace(name)
+        trace.is_once = True
+        found.append(_shapes_inside(trace, fun, args, kwargs, name))
 
     trace_program(fun, (), run, lambda result: opened(result, name), name)
     return found[0]
@@ -101,7 +104,7 @@ def _shapes_inside(trace: Trace, fun: Function, args: tuple[Any, ...], kwargs: d
 
 def _shape_of(trace: Trace, leaf: Leaf, name: str) -> ShapeDtypeStruct:
     type_ = leaf.operand.type
-    sizes = [make_dim(trace, n) for n in type_.shape]
+    sizes = [trace.hint(n) if trace.is_once else make_dim(trace, n) for n in type_.shape]
     if any(is_runtime(n) for n in type_.shape):
         raise ShapeError(
             f"{name}: result{leaf.path} has a size that depends on elements; sizes known before are "
@@ -152,6 +155,10 @@ def placeholder_types(
                 shape.append(extent)
             type_ = ArrayType(check_dtype(np.dtype(x.dtype), name), tuple(shape))
             found.append(Leaf(Value(-1, type_), False, False, names[k]))
+            places.append(k)
+        elif type(x) is not TracedArray and (isinstance(x, np.ndarray) or is_tenferro_array(x)):
+            type_ = ArrayType(check_dtype(np.dtype(x.dtype), name), tuple(x.shape))
+            found.append(Leaf(Value(-1, type_), False, getattr(x, "_scalar", False), names[k]))
             places.append(k)
         elif is_numeric(x) and not passes(x):
             leaf = leaf_of(trace, x, name, names[k])
