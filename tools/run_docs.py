@@ -15,6 +15,7 @@ import contextlib
 import difflib
 import io
 import linecache
+import os
 import re
 import sys
 import warnings
@@ -23,6 +24,9 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
+
+# Pages count traces: what an earlier run of theirs has left on disk must not save them.
+os.environ.setdefault("TENFERRO_CACHE_TRACES", "0")
 
 _FENCE = re.compile(r"^```(?P<info>[^\n]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 _VARYING = (
