@@ -129,6 +129,39 @@ def _inverse_cube_root(degree: int) -> Fit:
     return Fit(lambda m: m ** (mpf(-1) / 3), lambda m: m ** (mpf(1) / 3), mpf(1), mpf(2), degree)
 
 
+def _erf_near(degree: int) -> Fit:
+    """erf(x) = x + x P(x**2), |x| <= 1."""
+
+    def ratio(z: Any) -> Any:
+        return mpmath.erf(mpmath.sqrt(z)) / mpmath.sqrt(z)
+
+    return Fit(lambda z: ratio(z) - 1, lambda z: 1 / ratio(z), mpf("1e-20"), mpf(1), degree)
+
+
+def _erf_far(high: int, degree: int) -> Fit:
+    """1 - erf(x) = exp(-x**2) R((x - 2) / (x + 2)), 1 <= x <= high; the error of erf."""
+
+    def place(t: Any) -> Any:
+        return 2 * (1 + t) / (1 - t)
+
+    return Fit(
+        lambda t: mpmath.erfc(place(t)) * mpmath.exp(place(t) ** 2), lambda t: mpmath.exp(-(place(t) ** 2)),
+        mpf(-1) / 3, mpf(high - 2) / (high + 2), degree,
+    )  # fmt: skip
+
+
+def _erfinv(low: float, high: float, middle: float, degree: int, root: bool) -> Fit:
+    """erfinv(x) / x = P(w - middle) for w = -log(1 - x**2) within the bounds, or P(sqrt(w) - middle)."""
+
+    def ratio(v: Any) -> Any:
+        w = (v + middle) ** 2 if root else v + middle
+        x = mpmath.sqrt(-mpmath.expm1(-w))
+        return mpmath.erfinv(x) / x
+
+    ends = [(mpmath.sqrt(mpf(w)) if root else mpf(w)) - mpf(middle) for w in (max(low, 1e-18), high)]
+    return Fit(ratio, lambda v: 1 / ratio(v), *ends, degree)
+
+
 E = mpmath.e
 STEP = 0.021661  # ln(2)/32
 FITS: dict[str, Callable[[], Fit]] = {
@@ -146,6 +179,15 @@ FITS: dict[str, Callable[[], Fit]] = {
     "ASIN_SHORT": lambda: _odd(mpmath.asin, 0.5, 5),
     "ATAN": lambda: _odd(mpmath.atan, 0.4142135623731, 10),
     "ATAN_SHORT": lambda: _odd(mpmath.atan, 0.4142135623731, 5),
+    "ERF_NEAR_SINGLE": lambda: _erf_near(6),
+    "ERF_NEAR_DOUBLE": lambda: _erf_near(12),
+    "ERF_FAR_SINGLE": lambda: _erf_far(4, 5),
+    "ERF_FAR_DOUBLE": lambda: _erf_far(6, 12),
+    "CENTRE_SINGLE": lambda: _erfinv(0, 5, 1.25, 9, False),
+    "TAIL_SINGLE": lambda: _erfinv(5, 16.7, 3, 10, True),
+    "CENTRE_DOUBLE": lambda: _erfinv(0, 6.25, 3.125, 24, False),
+    "NEAR_TAIL_DOUBLE": lambda: _erfinv(6.25, 16, 3.25, 20, True),
+    "FAR_TAIL_DOUBLE": lambda: _erfinv(16, 37.5, 5, 19, True),
 }
 
 

@@ -102,7 +102,7 @@ def test_inverse_error_function(dtype: str, bound: float) -> None:
     np.testing.assert_array_equal(compiled(erfinv, [np.dtype(dtype)])(edge), wanted)
 
 
-@pytest.mark.parametrize(("dtype", "bound"), [("float32", 1.0), ("float64", 1.1)])
+@pytest.mark.parametrize(("dtype", "bound"), [("float32", 1.0), ("float64", 1.0)])
 def test_error_function(dtype: str, bound: float) -> None:
     rng = np.random.default_rng(1)
     x = np.concatenate([rng.uniform(-6.5, 6.5, 800), rng.uniform(0.9, 1.1, 300), RARE, -RARE, [0.0, -0.0]]).astype(

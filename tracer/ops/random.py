@@ -105,7 +105,7 @@ erf = row(
     jvp=terms(lambda b, s, y, x: b.scaled(s, b.multiply(b.like(SLOPE_OF_ERF, y), b.exp(b.negative(b.multiply(x, x)))))),
     transpose=NOT_LINEAR,
 )
-"""The error function: float32 within 1 ulp, float64 within 1.1."""
+"""The error function: float32 and float64 within 1 ulp."""
 erfinv = row(
     "erfinv",
     r.erfinv,
