@@ -14,11 +14,13 @@ from tenferro.tracer.derivation import Derivation
 from tenferro.tracer.dims import Extent
 from tenferro.tracer.errors import BatchError
 from tenferro.tracer.lines import at, user_line
-from tenferro.tracer.program import ArrayType, Operand
+from tenferro.tracer.program import Operand
 from tenferro.tracer.signature import function_name
 from tenferro.tracer.trace import Trace, running_trace
 from tenferro.tracer.transform.batch import Lanes
 from tenferro.tracer.transform.inputs import Leaf, Opened, delivered, open_tree, results_of
+from tenferro.tracer.transform.linear import as_recorded
+from tenferro.tracer.transform.positions import of_each, placeholder
 from tenferro.tracer.transform.recording import taken_out
 from tenferro.tracer.tree import container, structure
 
@@ -34,9 +36,8 @@ def vmap(
 
     in_axes: for each positional argument the axis of its lanes, or None where it is the same in all; an int for all
     arguments, or a sequence whose entries may be pytrees. Keyword arguments have lanes along axis 0. out_axes: where
-    the
-    results get theirs; None for results that are the same in all lanes. axis_name: what ``tn.psum`` and its like call
-    the lanes; axis_size: how many there are, needed where no argument has lanes.
+    the results get theirs; None for results that are the same in all lanes. axis_name: what ``tn.psum`` and its like
+    call the lanes; axis_size: how many there are, needed where no argument has lanes.
 
     BatchError for axes that the arguments do not have, for sizes that differ, and for what cannot be done in lanes."""
     name = f"vmap({function_name(fun)})"
@@ -90,7 +91,8 @@ class _Mapping:
                 results = results_of(trace, function(*positional, **named), f"{name}: the result")
             finally:
                 trace.axes.pop()
-        found.replay(recording.operations)
+        with as_recorded(trace):
+            found.replay(recording.operations)
         wanted = _prefixed(out_axes, results, f"{name}: out_axes")
         made = [self._result(found, leaf, axis) for leaf, axis in zip(results.leaves, wanted, strict=True)]
         return results.close(made)
@@ -139,8 +141,7 @@ class _Mapping:
         trace = self._trace
         if operand is None:
             return leaf.variable(trace, leaf.operand, f"argument of {self._name}")
-        value = trace.placeholder(ArrayType(operand.type.dtype, operand.type.shape[1:]))
-        lanes.put(value, operand, True)
+        value = placeholder(trace, lanes, operand)
         made = leaf.variable(trace, value, f"argument of {self._name}")
         made._scalar = leaf.weak  # an element of an array is no scalar of NumPy's: a lane is an array
         return made
@@ -148,15 +149,15 @@ class _Mapping:
     # -- results -----------------------------------------------------------------------------------------------------
 
     def _result(self, lanes: Lanes, leaf: Leaf, axis: int | None) -> Any:
-        found, has_lanes = lanes.of(leaf.operand)
+        trace = self._trace
         if axis is None:
-            if has_lanes:
+            if lanes.of(leaf.operand)[1]:
                 raise BatchError(
                     f"{self._name}: out_axes is None for result {leaf.path}, which differs between lanes; an axis is "
                     f"needed{at(user_line())}"
                 )
-            return delivered(self._trace, found, leaf)
-        full = lanes.full(leaf.operand)
+            return delivered(trace, of_each(trace, leaf.operand, lambda x: lanes.of(x)[0]), leaf)
+        full = of_each(trace, leaf.operand, lanes.full)
         rank = len(full.type.shape)
         if not -rank <= axis < rank:
             raise BatchError(
@@ -165,7 +166,7 @@ class _Mapping:
             )
         order = list(range(1, rank))
         order.insert(axis % rank, 0)
-        return delivered(self._trace, Derivation(self._trace).permuted(full, order), leaf)
+        return delivered(trace, Derivation(trace).permuted(full, order), leaf)
 
 
 def _prefixed(axes: Axes, results: Opened, what: str) -> list[int | None]:

@@ -20,7 +20,7 @@ import numpy as np
 
 from tenferro.tracer import build
 from tenferro.tracer.dims import DimExpr, Extent, Leaf, add, floordiv, leaf, leaves, mul, substitute
-from tenferro.tracer.errors import ShapeError
+from tenferro.tracer.errors import ShapeError, TraceError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.op import Op
 from tenferro.tracer.ops import collectives, layout, pointwise
@@ -94,6 +94,7 @@ class Spread:
     def __init__(self, trace: Trace, grid: Grid) -> None:
         self.grid = grid
         self._trace = trace
+        self._scope = trace.scope  # what runs to be taken out again around all of it
         self._copies: dict[int, tuple[Operand, ...]] = {}
         self._axes: dict[int, frozenset[str]] = {}
         self._sizes: dict[Leaf, tuple[tuple[Leaf, ...], frozenset[str]]] = {}  # run-time extents
@@ -178,8 +179,20 @@ class Spread:
                 each = tuple(Leaf("runtime", number + k, symbol.axis) for k in range(len(self.grid.places)))
                 self._sizes[symbol] = each, axes
 
+    def _check_meets(self) -> None:
+        """TraceError inside of what runs on one engine: lanes of ``vmap`` go on together, turns of a loop do not."""
+        scope = self._trace.scope
+        while scope is not None and scope is not self._scope:
+            if scope.what != "vmap":
+                raise TraceError(
+                    f"{scope.what}: engines of a mesh are told apart or meet inside of it; a collective or axis_index "
+                    f"outside of it is needed{at(user_line())}"
+                )
+            scope = scope.around
+
     def index(self, names: tuple[str, ...]) -> Value:
         """The position's number along the axes."""
+        self._check_meets()
         copies = []
         for place, position in zip(self.grid.places, self.grid.positions, strict=True):
             number = Literal(self.grid.index(position, names), INT64)
@@ -188,6 +201,7 @@ class Spread:
 
     def meet(self, op: Op, x: Operand, names: tuple[str, ...], varies: bool, **params: Hashable) -> Value:
         """A collective over the axes. ``varies``: whether its results differ along them; other axes stay."""
+        self._check_meets()
         axes = self.axes(x) - frozenset(names) | (frozenset(names) if varies else NOWHERE)
         if self.grid.remote is not None:
             remote, more = self.grid.remote(op, names, params)

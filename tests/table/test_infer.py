@@ -23,8 +23,8 @@ def reference(name: str, sample: Sample) -> tuple[np.ndarray[Any, Any], ...]:
 
 
 def test_every_row_has_samples_and_every_sample_a_row() -> None:
-    """Rows that run bodies, and those that look across lanes, are called in ``tests/control``, those of linear algebra in
-    ``tests/linalg``."""
+    """Rows that run bodies, and those that look across lanes, are called in ``tests/control``, those of linear algebra
+    in ``tests/linalg``."""
     others = {op for family in (lanes, decompositions) for op in vars(family).values() if isinstance(op, Op)}
     assert set(SAMPLES) == {name for name, op in OPS.items() if not isinstance(op.form, Control) and op not in others}
 

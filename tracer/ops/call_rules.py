@@ -302,7 +302,7 @@ def _power_of_two(b: Derivation, t: Operand, z: Operand, x: Operand, n: Operand)
 
 
 def _of_sinc(b: Derivation, t: Operand, z: Operand, x: Operand) -> Operand:
-    """(cos πx − sinc x) / x; near 0, where the difference cancels, the first terms of its series, of 0.2 x⁷ beside it."""
+    """(cos πx − sinc x) / x; near 0, where that cancels, the first terms of its series: 0.2 x⁷ is left out."""
     turn, square = b.cos(b.multiply(x, b.like(math.pi, x))), b.multiply(x, x)
     series: Operand = b.like(-(math.pi**6) / 840, x)
     for factor in (math.pi**4 / 30, -(math.pi**2) / 3):

@@ -1,4 +1,4 @@
-"""Derivatives where a trace is spread over a mesh: a value that the function sees in, its value at each position out.
+"""Transformations where a trace is spread over a mesh: what the function sees in, what stands at each position out.
 
 Every position has operations of its own, and so derivatives of its own. A value that is the same at all positions
 along an axis is one value: as a result it is given back to once, at the first of them; as an argument it is given back
@@ -7,7 +7,8 @@ the sum of what all of them give. So a gradient is that of the function as it is
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from tenferro.tracer.derivation import Derivation
 from tenferro.tracer.errors import DerivativeError
@@ -17,6 +18,9 @@ from tenferro.tracer.program import ArrayType, Operand, Value
 from tenferro.tracer.spread import NOWHERE, Spread
 from tenferro.tracer.trace import Trace
 from tenferro.tracer.transform.linear import as_recorded
+
+if TYPE_CHECKING:
+    from tenferro.tracer.transform.batch import Lanes
 
 Each = Sequence[Operand | None]
 """One for each position; None is 0."""
@@ -102,3 +106,27 @@ def _values(trace: Trace, spread: Spread, operands: Each, type_: ArrayType) -> l
                 x = b.zeros(type_) if x is None else x
                 found.append(x if isinstance(x, Value) else b.copy(x))
     return found
+
+
+def placeholder(trace: Trace, lanes: Lanes, operand: Operand) -> Value:
+    """What stands for one lane of an operand while a mapped function is recorded; at each position its own."""
+    type_ = ArrayType(operand.type.dtype, operand.type.shape[1:])
+    values = []
+    for x in everywhere(trace, operand):
+        value = trace.placeholder(type_)
+        lanes.put(value, x, True)
+        values.append(value)
+    return values[0] if trace.spread is None else trace.spread.standing(values, trace.spread.axes(operand))
+
+
+def of_each(trace: Trace, x: Operand, made: Callable[[Operand], Operand]) -> Operand:
+    """What is made of an operand, at each position on its engine."""
+    spread = trace.spread
+    if spread is None:
+        return made(x)
+    with as_recorded(trace):
+        b, found = Derivation(trace), []
+        for copy, place in zip(spread.operands(x), spread.grid.places, strict=True):
+            with b.on(place):
+                found.append(made(copy))
+    return spread.standing(_values(trace, spread, found, found[0].type), spread.axes(x))
