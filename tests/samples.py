@@ -699,10 +699,13 @@ def _covariance_root() -> Row:
 
 
 def _collective(
-    name: str, kinds: str, params: Mapping[str, Any], agreement: Agreement, bad: BadCall, multiple: int = 1
-) -> Row:
-    """Operands of three engines; sizes along the first axis are multiples."""
-    params = {"places": ("cpu:0", "cpu:1", "cpu:2"), **params}
+    name: str, kinds: str, params: Mapping[str, Any], agreement: Agreement, bad: BadCall, multiple: int = 1,
+    others: tuple[Mapping[str, Any], ...] = (),
+) -> Row:  # fmt: skip
+    """Operands of three engines; sizes along the first axis are multiples. ``others``: parameters of further calls of
+    real numbers, on a first axis of just 3."""
+    places = ("cpu:0", "cpu:1", "cpu:2")
+    params = {"places": places, **params}
 
     def operands(shape: tuple[int, ...], dtype: str, seed: int) -> tuple[Array, ...]:
         return tuple(filled(shape, dtype, seed + k) for k in range(3))
@@ -712,6 +715,9 @@ def _collective(
         for dtype in of_kinds(kinds)
         for shape in ((multiple,), (0,), (3 * multiple, 2), (multiple, 0))
     ]
+    for own in others:
+        for dtype in of_kinds("iuf"):
+            samples.append(Sample(operands((3, 5), dtype, 4), {"places": places, **own}))
     sized = Sized((("float32",) * 3, ("int16",) * 3), lambda n, m: ((mul(n, multiple), m),) * 3, lambda n, m: params)
     return Row(tuple(samples), sized, bad, agreement)
 
@@ -725,10 +731,12 @@ _COLLECTIVES: dict[str, Row] = {
     "all_reduce": _collective(
         "all_reduce", "iufc", {"reduction": "sum"}, "bits",
         _bad_collective("all_reduce: max of dtype complex64; no rule for it", DtypeError, "complex64", reduction="max"),
+        others=({"reduction": "max"}, {"reduction": "min"}),
     ),
     "all_gather": _collective(
         "all_gather", "biufc", {"axis": 0, "tiled": True}, "bits",
         _bad_collective("all_gather: axis 1 for rank 1; it must be in [0, 1)", axis=1, tiled=True),
+        others=({"axis": 1, "tiled": False}, {"axis": 1, "tiled": True}),
     ),
     "reduce_scatter": _collective(
         "reduce_scatter", "iufc", {"reduction": "sum", "axis": 0, "tiled": True}, "bits",
@@ -736,6 +744,10 @@ _COLLECTIVES: dict[str, Row] = {
             "reduce_scatter: operands ['float32(3,)', 'float32(3,)', 'float32(4,)']; 3 of one type are needed here",
             reduction="sum", axis=0, tiled=True,
         ), 3,
+        (
+            {"reduction": "sum", "axis": 0, "tiled": False}, {"reduction": "max", "axis": 0, "tiled": True},
+            {"reduction": "min", "axis": 0, "tiled": False},
+        ),
     ),
     "broadcast": _collective(
         "broadcast", "biufc", {"root": 1}, "bits",
@@ -746,6 +758,7 @@ _COLLECTIVES: dict[str, Row] = {
         _bad_collective(
             "permute: sources [0, 0] of 3 places; each must be in [0, 3), and once", pairs=((0, 1), (0, 2))
         ),
+        others=({"pairs": ()}, {"pairs": ((0, 1), (1, 2), (2, 0))}),
     ),
 }  # fmt: skip
 
