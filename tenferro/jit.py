@@ -119,7 +119,7 @@ class JitFunction(NativeCallable):
             return None
         calls = self.__dict__.get("_ready_calls")
         if calls is None:
-            calls = self.__dict__.setdefault("_ready_calls", ready.ReadyCalls(self.__wrapped__))
+            calls = self.__dict__.setdefault("_ready_calls", ready.ReadyCalls(self.__wrapped__, self._around))
         return calls.serve(call)  # type: ignore[no-any-return]
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:

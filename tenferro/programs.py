@@ -171,7 +171,7 @@ class Programs:
 
     def _from_disk(self, call: BoundCall, engine: Engine, record: TraceRecord) -> tuple[Found, TraceRecord] | None:
         started = time.perf_counter()
-        loaded = trace_cache.entry(self._function, self._around is not None, call, engine.id).load(call)
+        loaded = trace_cache.entry(self._function, self._around, call, engine.id).load(call)
         if loaded is None:
             return None
         record = replace(record, from_disk=True, trace_ms=(time.perf_counter() - started) * 1e3)
@@ -197,7 +197,7 @@ class Programs:
             raise LoweringError(f"{self._name}: a captured array was replaced while the function was traced")
         found, record = made
         if outside is not None:
-            place = trace_cache.entry(self._function, self._around is not None, call, engine.id)
+            place = trace_cache.entry(self._function, self._around, call, engine.id)
             kept = place.store(call, result, reads, outside)
             found.identity, record = kept.identity, replace(record, unkept=kept.unkept)
         return found, record

@@ -84,11 +84,12 @@ class _Trace:
 class ReadyCalls:
     """The calls of one jitted function that are served so. ``seconds`` counts what they have taken."""
 
-    def __init__(self, function: Any) -> None:
+    def __init__(self, function: Any, around: Any) -> None:
         self.calls = 0
         self.seconds = 0.0
         self.traces: list[_Trace] = []
         self._function = function
+        self._around = around
 
     engine = ENGINE
 
@@ -124,7 +125,7 @@ class ReadyCalls:
 
     def _from_disk(self, call: BoundCall) -> list[_Trace]:
         start = time.perf_counter()
-        entry = trace_cache.entry(self._function, False, call, ENGINE)
+        entry = trace_cache.entry(self._function, self._around, call, ENGINE)
         for texts in entry.texts():
             with suppress(Exception):
                 found = assumed_here(texts.assumed, self._function, call)
@@ -165,13 +166,12 @@ def _inputs(trace: _Trace, call: BoundCall) -> list[Any] | None:
 
 def is_open(settings: tuple[Any, ...], call: BoundCall) -> bool:
     """Whether such calls may be served so: on the default engine, with NumPy arrays and numbers."""
-    _, is_eager, engines, around = settings
+    _, is_eager, engines, _ = settings
     used = config()
     made = sys.modules.get("tenferro.runtime.default")
     return (
         not is_eager
         and engines in ((), (ENGINE,))
-        and around is None
         and not call.wrapped
         and not any(leaf.donated for leaf in call.dynamic)
         and used.cache and used.cache_traces and used.engine == "cpu" and used.cpu_engines == 1

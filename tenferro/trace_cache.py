@@ -28,7 +28,7 @@ from tenferro.engines.disk_cache import TRACES, DiskCache, configured, entry_key
 from tenferro.engines.sources import state_of
 from tenferro.tracer.capture_guards import Captures
 from tenferro.tracer.config import config
-from tenferro.tracer.digests import callable_key
+from tenferro.tracer.digests import callable_key, maker_key
 from tenferro.tracer.records import dataclass
 from tenferro.tracer.result import TraceResult
 from tenferro.tracer.signature import BoundCall
@@ -119,19 +119,17 @@ class Entry:
         return Kept(self.identity(texts), "")
 
 
-def entry(function: Callable[..., Any], is_wrapped: bool, call: BoundCall, engine: str) -> Entry:
-    """Where the traces of this function are kept for such calls. ``is_wrapped``: something else is traced in its
-    place."""
+def entry(function: Callable[..., Any], around: object, call: BoundCall, engine: str) -> Entry:
+    """Where the traces of this function are kept for such calls. ``around``: what makes of it what is traced in its
+    place, None for itself."""
     if trace_cache() is None:
         return Entry(function, None)
-    if is_wrapped:
-        return Entry(function, None, "it runs on several engines")
     stamp = _sources()
     if stamp is None:
         return Entry(function, None, "this package's own sources cannot be read")
     try:
         donated = [leaf.donated for leaf in call.dynamic]
-        parts = json.dumps([callable_key(function), Writer().value(call.key), donated, engine])
+        parts = json.dumps([callable_key(function), maker_key(around), Writer().value(call.key), donated, engine])
     except NotStored as reason:
         return Entry(function, None, str(reason))
     except (ValueError, RecursionError):

@@ -11,6 +11,8 @@ from tenferro.tracer.named import name_of
 from tenferro.tracer.ownership import is_foreign
 from tenferro.tracer.stored import NotStored, Plain, Writer, class_name
 
+_MAX_DEPTH = 8  # of functions and objects in one another
+
 
 @functools.lru_cache(maxsize=1024)
 def code_digest(code: CodeType) -> str:
@@ -73,6 +75,31 @@ def callable_key(function: Any, seen: set[int] | None = None) -> Plain:
     if name is not None and is_foreign(name[0]) and not isinstance(function, type):  # one of NumPy's
         return ["named", *name]
     raise NotStored(f"a {type(function).__module__}.{type(function).__qualname__} is traced")
+
+
+def maker_key(value: Any, depth: int = 0) -> Plain:
+    """What tells apart what transformations are made of: functions and objects of this package with their settings.
+    NotStored where a function of the user's own, an engine or a mesh is among these."""
+    if depth == _MAX_DEPTH:
+        raise NotStored("a transformation is made of too much")
+    parts: Any
+    if isinstance(value, FunctionType) and _is_ours(value.__module__):
+        parts = [_content(c) for c in value.__closure__ or ()]
+        return ["function", function_digest(value), *(maker_key(p, depth + 1) for p in parts)]
+    if isinstance(value, MethodType):
+        return ["method", maker_key(value.__func__, depth + 1), maker_key(value.__self__, depth + 1)]
+    if isinstance(value, tuple | list):
+        return [type(value).__name__, *(maker_key(p, depth + 1) for p in value)]
+    if _is_ours(type(value).__module__) and not isinstance(value, type):
+        slots = {n for c in type(value).__mro__ for n in vars(c).get("__slots__", ())}
+        names = sorted(slots | set(getattr(value, "__dict__", ())))
+        parts = {n: getattr(value, n) for n in names if hasattr(value, n)}
+        return ["object", class_name(type(value)), *([n, maker_key(p, depth + 1)] for n, p in parts.items())]
+    return Writer().value(value)
+
+
+def _is_ours(module: str | None) -> bool:
+    return (module or "").startswith("tenferro.")
 
 
 def _content(cell: Any) -> Any:

@@ -24,7 +24,7 @@ from tenferro.tracer.dims import Atom, DimExpr, Extent, Leaf
 from tenferro.tracer.exact import told_apart
 from tenferro.tracer.lines import SourceLine
 from tenferro.tracer.named import name_of, named
-from tenferro.tracer.op import Op
+from tenferro.tracer.op import Collective, Op
 from tenferro.tracer.program import (
     ArrayType,
     DimScalar,
@@ -120,6 +120,8 @@ class Writer:
             return self._member(x)
         if isinstance(x, type):
             return ["class", *class_name(x)]
+        if kind.__module__ == "tenferro.tracer.bodies" and kind.__name__ == "Body":
+            return ["body", *self.program(x.program)]
         raise NotStored(f"{_described(x)} has no exact form")
 
     def values(self, xs: Sequence[Any]) -> list[Plain]:
@@ -209,6 +211,8 @@ class Writer:
             self.tables["ops"].append([x.name, place])
         if _rows().get(x.name) is not x:
             raise NotStored(f"{x.name} is an operation of an extension")
+        if place or isinstance(x.form, Collective):
+            raise NotStored("operations are put on engines")
         return known
 
     def _parameters(self, x: Params) -> int:
@@ -392,6 +396,11 @@ class Reader:
             raise DamagedError("a member with another value")
         return member
 
+    def body(self, *parts: Plain) -> Any:
+        from tenferro.tracer.bodies import Body
+
+        return Body(self.program(parts))
+
     def named_class(self, module: str, qualname: str) -> Any:
         found = named((_str(module), _str(qualname)))
         if not isinstance(found, type):
@@ -432,6 +441,7 @@ _READ: dict[str, Callable[..., Any]] = {
     "line": lambda r, x: r.line(x),
     "params": lambda r, *items: Params(**{_str(name): r.value(v) for name, v in items}),
     "program": lambda r, *parts: r.program(parts),
+    "body": Reader.body,
     "leaf": lambda r: tree.LEAF,
     "tree": Reader.tree,
     "factory": lambda r, x: tree.Factory(r.value(x)),

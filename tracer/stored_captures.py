@@ -20,7 +20,7 @@ import numpy as np
 from tenferro.tracer.attribute_hooks import lookup
 from tenferro.tracer.capture_guards import Captures, Guard, Numbers, Source, reader_of
 from tenferro.tracer.dependencies import Dependencies
-from tenferro.tracer.digests import callable_key, code_digest, default_text, function_digest
+from tenferro.tracer.digests import callable_key, code_digest, default_text, function_digest, maker_key
 from tenferro.tracer.named import behind, name_of, named
 from tenferro.tracer.ownership import is_foreign
 from tenferro.tracer.places import Place, is_jitted
@@ -113,9 +113,7 @@ class CaptureWriter:
     def _identity(self, value: Any, text: str) -> Plain:
         """What another process must find in place of this very object."""
         if is_jitted(value):
-            if value._around is not None:
-                raise NotStored(f"{text} is a function of several engines")
-            return ["jitted", function_digest(value.__wrapped__)]
+            return ["jitted", *jitted_key(value)]
         if isinstance(value, FunctionType):
             self._rests_on.value(value)
             return ["code of", function_digest(value)]
@@ -147,6 +145,13 @@ class CaptureWriter:
             raise NotStored(f"{text} is an object that is known by nothing but itself")
         self._rests_on.value(inner)
         return [type(value).__qualname__, function_digest(inner)]
+
+
+def jitted_key(value: Any) -> list[Plain]:
+    """What another process must find in place of a jitted or transformed function."""
+    if type(value).__module__ not in ("tenferro.jit", "tenferro.transformed"):
+        raise NotStored(f"{value.__name__} has rules of its own")
+    return [class_name(type(value))[0], function_digest(value.__wrapped__), maker_key(value._around)]
 
 
 def declared(cls: type) -> list[Plain]:
@@ -241,7 +246,7 @@ class CaptureReader:
     def _is_same(self, present: Any, kind: str, *x: Any) -> bool:
         match kind:
             case "jitted":
-                return is_jitted(present) and present._around is None and function_digest(present.__wrapped__) == x[0]
+                return is_jitted(present) and repr(jitted_key(present)) == repr(list(x))
             case "code of":
                 return isinstance(present, FunctionType) and function_digest(present) == x[0]
             case "code":

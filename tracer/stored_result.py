@@ -18,7 +18,6 @@ from tenferro.tracer.capture_guards import Captures
 from tenferro.tracer.code_names import mentioned_names
 from tenferro.tracer.dependencies import Dependencies, are_unchanged
 from tenferro.tracer.dims import Leaf, evaluate
-from tenferro.tracer.op import Collective
 from tenferro.tracer.ownership import Ownership, is_foreign
 from tenferro.tracer.places import Place
 from tenferro.tracer.program import ShapeGuard
@@ -60,9 +59,6 @@ def written(
     """The trace of a function for a call. NotStored says why another process could not use it."""
     if outside.doubts:
         raise NotStored(outside.doubts[0])
-    for operation in result.program.operations:
-        if operation.place or isinstance(operation.op.form, Collective):
-            raise NotStored("operations are put on engines")
     rests_on = Dependencies(outside.owner)
     rests_on.functions(outside.functions)
     writer = Writer()

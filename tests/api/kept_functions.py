@@ -209,6 +209,28 @@ def f(x):
     return Acc(x).add(x * 2).add(1.0).total
 calls = [(np.ones(3),)]
 """,
+    "gradient": """
+def loss(w, x):
+    return (np.tanh(x @ w) ** 2).sum()
+f = tn.grad(loss)
+calls = [(np.arange(3.0), np.arange(12.0).reshape(4, 3))]
+""",
+    "gradient_of_a_helper": """
+def loss(w, x):
+    return ((x @ w) ** 2).sum()
+slope = tn.value_and_grad(loss)
+def f(w, x):
+    value, g = slope(w, x)
+    return w - 0.1 * g, value, tn.vmap(lambda r: r / np.sqrt((r * r).sum()))(x)
+calls = [(np.arange(3.0), np.arange(12.0).reshape(4, 3) + 1)]
+""",
+    "loops": """
+def f(x):
+    last, all = tn.lax.scan(lambda c, a: (c + a, c * 2), 0.0 * x[0], x)
+    n, y = tn.lax.while_loop(lambda s: s[0] < 10.0, lambda s: (s[0] + s[1].sum(), s[1] * 1.5), (x.sum() * 0, x[0]))
+    return last, all, n, y, tn.lax.cond(x.sum() > 0, lambda a: a * 2, lambda a: a - 1, x)
+calls = [(np.arange(12.0).reshape(4, 3),)]
+""",
 }
 """Modules whose calls are served by what was kept; ``programs`` says how many they make."""
 
@@ -261,6 +283,23 @@ CHANGES: dict[str, tuple[str, str, str]] = {
     "factory_of_a_dataclass": (
         "@dataclass\nclass P:\n    k: float = field(default_factory=lambda: 1.0)\ndef f(x):\n    return x * P().k\n",
         ": 1.0)", ": 2.0)",
+    ),
+    "which_argument_of_a_gradient": (
+        "def loss(x, y):\n    return (x * x * y).sum()\ng = tn.grad(loss, argnums=0)\n"
+        "def f(x):\n    return g(x, x + 1)\n",
+        "argnums=0", "argnums=1",
+    ),
+    "function_under_a_gradient": (
+        "def loss(x):\n    return (x * x).sum()\ng = tn.grad(loss)\ndef f(x):\n    return g(x)\n", "x * x", "x * x * x"
+    ),
+    "gradient_itself": ("def loss(x):\n    return (x * x).sum()\nf = tn.grad(loss)\n", "x * x", "x * x * x"),
+    "settings_of_lanes": (
+        "def row(x):\n    return x / x.sum()\ng = tn.vmap(row, in_axes=0)\n"
+        "def f(x):\n    return g(x[None] * x[:, None] + x * np.arange(3))\n",
+        "in_axes=0", "in_axes=1",
+    ),
+    "body_of_a_loop": (
+        "def step(c, a):\n    return c + a, c\ndef f(x):\n    return tn.lax.scan(step, 0.0, x)[0]\n", "c + a", "c - a"
     ),
     "enumeration": (
         "class M(Enum):\n    A = 1.0\ndef f(x):\n    return x * M.A.value\n", "A = 1.0", "A = 2.0"
