@@ -8,14 +8,12 @@ import numpy as np
 
 from tenferro.engines.cpu.native import Block
 from tenferro.lowering.exec_program import Instruction, Source
-from tenferro.tracer.lines import SourceLine
 from tenferro.tracer.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class ViewOf:
-    """A view of the array at ``source``; with ``copy_reshape`` a C-ordered copy of it under that shape. ``step`` of the
-    plan needs it; −1 for an output."""
+    """A view of the array at ``source``."""
 
     position: int
     source: int
@@ -23,9 +21,6 @@ class ViewOf:
     offset: int
     strides: tuple[int, ...]
     dtype: np.dtype[Any]
-    copy_reshape: tuple[int, ...] | None
-    lines: tuple[SourceLine, ...]
-    step: int
 
 
 @dataclass(slots=True)

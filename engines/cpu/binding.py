@@ -384,27 +384,39 @@ class Binder:
     def _copied(self, access: Access, steps: int) -> Access:
         """Copy the array in front of the reshape ``views[steps]`` and reshape the copy."""
         dtype = self.types[access.slot].dtype
-        place = self.places[access.slot]
-        before = lay.apply_views(place.strided, access.views[:steps], self.env)
+        before = lay.apply_views(self.places[access.slot].strided, access.views[:steps], self.env)
         shape = evaluate_shape(access.views[steps].params["shape"], self.env)
-        position = self._python_view(place.position, before, dtype, shape)
+        position = self.allocate(before.shape, dtype, None)
+        slot = self._new_slot(position, shape, dtype)
+        self._copy(Access(access.slot, access.views[:steps]), before.shape, position, dtype)
+        return Access(slot, access.views[steps + 1 :])
+
+    def _new_slot(self, position: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
+        """A slot that no program has, whose elements are an array's, in order."""
         slot = self.virtual
         self.virtual -= 1
         self.types[slot] = ArrayType(dtype, shape)
         self.put(slot, Place(position, Strided(0, shape, contiguous(shape, dtype.itemsize))))
-        return Access(slot, access.views[steps + 1 :])
+        return slot
 
-    def _python_view(
-        self, source: int, strided: Strided, dtype: np.dtype[Any], copy_reshape: tuple[int, ...] | None
-    ) -> int:
+    def _copy(self, access: Access, shape: tuple[int, ...], position: int, dtype: np.dtype[Any]) -> None:
+        """The launches that copy what an access reaches, of a shape, into an array in order."""
+        prototype = copy_region(dtype, len(shape))
+        (load,) = prototype.nodes
+        assert isinstance(load, Load)
+        before = self.virtual
+        target = self._new_slot(position, shape, dtype)
+        node, store = dataclasses.replace(load, access=access), Store(target, 0)
+        region = dataclasses.replace(prototype, space=shape, nodes=(node,), stores=(store,))
+        self._add_region(region, prototype)
+        self._free((target,))
+        self.virtual = before
+
+    def _python_view(self, source: int, strided: Strided, dtype: np.dtype[Any]) -> int:
         self.close_block()
         position = self.new_position()
         shape, offset, strides = strided.shape, strided.offset, strided.strides
-        lines, step = self.stage.lines, self.number
-        self.actions.append(ViewOf(position, source, shape, offset, strides, dtype, copy_reshape, lines, step))
-        if copy_reshape is not None:
-            self.owned.add(position)
-            self.sizes[position] = math.prod(copy_reshape) * dtype.itemsize
+        self.actions.append(ViewOf(position, source, shape, offset, strides, dtype))
         return position
 
     def _view(self, instruction: Instruction) -> None:
@@ -417,9 +429,8 @@ class Binder:
         try:
             strided = lay.apply_views(place.strided, (step,), self.env)
         except NeedsCopyError:
-            shape = self._shape(target)
-            position = self._python_view(place.position, place.strided, dtype, shape)
-            self.put(target, Place(position, Strided(0, shape, contiguous(shape, dtype.itemsize))))
+            made = self.fresh(target, instruction.line)
+            self._copy(Access(source.index, ()), place.strided.shape, made.position, dtype)
             return
         self.put(target, Place(place.position, strided))
 
@@ -444,7 +455,7 @@ class Binder:
         inputs = self.plan.program.inputs
         if place.position < len(inputs) and slot == inputs[place.position].slot.index:
             return place.position
-        return self._python_view(place.position, place.strided, dtype, None)
+        return self._python_view(place.position, place.strided, dtype)
 
     def _call(self, instruction: Instruction, number: int) -> Tail | None:
         if isinstance(instruction.op.form, op.Contraction):

@@ -49,7 +49,7 @@ def direct(bound: BoundPlan, inputs: int) -> Direct | None:
             case Enter() if enter is None and all(p < inputs for p in action.positions):
                 enter = action
                 found |= {p: ("made", k) for k, p in enumerate(action.made)}
-            case ViewOf(copy_reshape=None) if action.source in found:
+            case ViewOf() if action.source in found:
                 of = found[action.source]
                 found[action.position] = ("view", len(views))
                 views.append(ViewFrom(of, action.offset, action.shape, action.strides, action.dtype))

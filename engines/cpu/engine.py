@@ -37,7 +37,6 @@ from tenferro.tracer.bodies import Body, asked
 from tenferro.tracer.config import config
 from tenferro.tracer.dims import Environment, Leaf
 from tenferro.tracer.errors import LoweringError
-from tenferro.tracer.foreign import NUMPY_ERRORS, as_own
 from tenferro.tracer.op import Control, ControlKind
 from tenferro.tracer.ops import library
 from tenferro.tracer.ops.control import LOOPS
@@ -424,11 +423,7 @@ def _view(base: Array, action: ViewOf) -> Array:
         "typestr": action.dtype.str,
         "version": 3,
     }
-    try:
-        view = np.asarray(_Memory(interface, base))
-        return view if action.copy_reshape is None else np.array(view, order="C").reshape(action.copy_reshape)
-    except NUMPY_ERRORS as error:
-        raise as_own("reshape", error) from None
+    return np.asarray(_Memory(interface, base))
 
 
 class _Memory:

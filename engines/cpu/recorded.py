@@ -10,7 +10,7 @@ import numpy as np
 
 from tenferro.engines import recording
 from tenferro.engines.cpu import native
-from tenferro.engines.cpu.binding import Action, Call, ViewOf
+from tenferro.engines.cpu.binding import Action, Call
 from tenferro.engines.cpu.native import Block
 from tenferro.engines.cpu.native_entry import RECORD_WORDS
 from tenferro.engines.recording import Launch, MemorySample
@@ -45,14 +45,11 @@ class Recorded:
 
     @contextmanager
     def seam(self, action: Action, arrays: list[Any]) -> Iterator[None]:
-        """Around an action in Python: a call, or a copy that has no kernel. Views take no time worth an event."""
+        """Around an action in Python: a call. Views take no time worth an event."""
         match action:
             case Call(instruction=instruction, sources=sources, outputs=outputs):
                 read = [arrays[s] for s in sources if isinstance(s, int)]
                 name, line = str(instruction.params.get("function", instruction.op.name)), instruction.line
-            case ViewOf(copy_reshape=shape, source=source, position=position, lines=lines) if shape is not None:
-                read, outputs = [arrays[source]], (position,)
-                name, line = "copy", lines[-1] if lines else None
             case _:
                 yield
                 return

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import assert_never
 
 from tenferro.engines.cpu.binding import Action, Call, Drop, Enter, ViewOf
-from tenferro.lowering.plan import Plan, Seam, Stretch, lines_of, seam_of
+from tenferro.lowering.plan import Plan, Stretch, seam_of
 
 
 def stretches(plan: Plan, actions: Sequence[Action]) -> tuple[Stretch, ...]:
@@ -27,18 +27,9 @@ def stretches(plan: Plan, actions: Sequence[Action]) -> tuple[Stretch, ...]:
                 tell(step)
                 found.append(seam_of(step, instruction))
                 told = step + 1
-            case ViewOf(copy_reshape=shape, step=step):
-                if shape is not None:
-                    tell(step)
-                    found.append(_copy(plan, step))
-            case Drop():
+            case ViewOf() | Drop():
                 pass
             case _:
                 assert_never(action)
     tell(len(plan.steps))
     return tuple(found)
-
-
-def _copy(plan: Plan, step: int) -> Seam:
-    lines = lines_of(plan.steps[step])
-    return Seam(step, "copy", lines[-1] if lines else None, "a reshape that needs a copy: what it reshapes has gaps")

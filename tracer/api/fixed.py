@@ -33,7 +33,6 @@ _ARRAYS: dict[str, tuple[str, ...]] = {
     "convolve": ("a", "v"),
     "correlate": ("a", "v"),
     "cross": ("a", "b"),
-    "kron": ("a", "b"),
     "cov": ("m",),
     "corrcoef": ("x",),
     "nanmedian": ("a",),

@@ -6,21 +6,18 @@ from __future__ import annotations
 from typing import Any
 
 from tenferro.tracer import build
+from tenferro.tracer.api.contraction import Axes, contracted
 from tenferro.tracer.api.creation import dtype_of
 from tenferro.tracer.api.deliver import new
 from tenferro.tracer.api.lax_common import axes_in_order, function, same_size
-from tenferro.tracer.api.promotion import aligned, converted, result_type, sizes_text, strong
+from tenferro.tracer.api.promotion import converted, result_type, sizes_text, strong
 from tenferro.tracer.api.record import TracedFunction
-from tenferro.tracer.api.reductions import of_bools
-from tenferro.tracer.dims import product
 from tenferro.tracer.errors import DtypeError, ShapeError
 from tenferro.tracer.lines import at, user_line
-from tenferro.tracer.ops import library, pointwise as p, reductions
+from tenferro.tracer.ops import pointwise as p
 from tenferro.tracer.program import Operand
 from tenferro.tracer.trace import Trace, running_trace
 from tenferro.tracer.traced import as_traced, operand
-
-Axes = tuple[int, ...]
 
 
 def dot_general(
@@ -70,8 +67,8 @@ def _dot(
 ) -> Any:  # fmt: skip
     trace = running_trace(name)
     (a, a_key), (b, b_key) = operand(trace, lhs, name), operand(trace, rhs, name)
-    contracted, batch = _pairs(name, dimension_numbers, len(a.type.shape), len(b.type.shape))
-    for what, (ours, theirs) in (("contracted axes", contracted), ("batch axes", batch)):
+    inner, batch = _pairs(name, dimension_numbers, len(a.type.shape), len(b.type.shape))
+    for what, (ours, theirs) in (("contracted axes", inner), ("batch axes", batch)):
         for k, j in zip(ours, theirs, strict=True):
             same_size(trace, f"{name} of {_shapes(trace, a, b)}", a.type.shape[k], b.type.shape[j], what)
     natural = strong(result_type((a_key, b_key)))
@@ -86,7 +83,7 @@ def _dot(
     if working.kind == "c":
         a = trace.emit1(p.conjugate, a) if conj_lhs else a
         b = trace.emit1(p.conjugate, b) if conj_rhs else b
-    found = build.convert(trace, _contracted(trace, a, b, contracted, batch), target)
+    found = build.convert(trace, contracted(trace, a, b, inner, batch), target)
     return new(trace, found)
 
 
@@ -122,39 +119,6 @@ def _pairs(name: str, numbers: Any, left: int, right: int) -> tuple[tuple[Axes, 
                 f"needed{at(user_line())}"
             )
     return found[0], found[1]
-
-
-def _contracted(
-    trace: Trace, a: Operand, b: Operand, contracted: tuple[Axes, Axes], batch: tuple[Axes, Axes]
-) -> Operand:  # fmt: skip
-    rest = [
-        tuple(k for k in range(len(x.type.shape)) if k not in (*c, *o))
-        for x, c, o in zip((a, b), contracted, batch, strict=True)
-    ]
-    if not rest[0] and not rest[1]:
-        a = build.transpose(trace, a, (*batch[0], *contracted[0]))
-        b = build.transpose(trace, b, (*batch[1], *contracted[1]))
-        return _summed(trace, a, aligned(trace, b, a.type.shape), len(batch[0]))
-    outer = tuple(a.type.shape[k] for k in batch[0])
-    rows, columns = tuple(a.type.shape[k] for k in rest[0]), tuple(b.type.shape[k] for k in rest[1])
-    inner = product(a.type.shape[k] for k in contracted[0])
-    a = build.transpose(trace, a, (*batch[0], *rest[0], *contracted[0]))
-    b = build.transpose(trace, b, (*batch[1], *contracted[1], *rest[1]))
-    a = build.reshape(trace, a, (*outer, product(rows), inner))
-    b = build.reshape(trace, b, (*outer, inner, product(columns)))
-    found = trace.emit1(library.matmul, a, b)
-    return build.reshape(trace, found, (*outer, *rows, *columns))
-
-
-def _summed(trace: Trace, a: Operand, b: Operand, batch: int) -> Operand:
-    """Nothing but batch axes stays: a fused sum of products."""
-    axes = tuple(range(batch, len(a.type.shape)))
-    products = trace.emit1(p.multiply, a, b)
-    if not axes:
-        return products
-    if products.type.dtype.kind == "b":
-        return of_bools(trace, reductions.max_, products, axes, False)
-    return trace.emit1(reductions.sum_, products, axes=axes, keepdims=False)
 
 
 FUNCTIONS: tuple[TracedFunction, ...] = (

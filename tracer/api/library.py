@@ -58,7 +58,6 @@ def ufunc_call(
 
 
 _NEAREST: dict[str, str] = {
-    "einsum": "numpy.tensordot and numpy.matmul are",
     "norm": "numpy.sqrt(numpy.sum(numpy.abs(x) ** 2, axis=axis)) is, for the norm of vectors or of all elements",
     "argwhere": "numpy.stack(numpy.nonzero(x), axis=1) is",
     "isin": "numpy.any(x[..., None] == numpy.ravel(values), axis=-1) is",

@@ -7,17 +7,18 @@ from typing import Any
 import numpy as np
 
 from tenferro.tracer import build
+from tenferro.tracer.api.contraction import contracted, summed
 from tenferro.tracer.api.deliver import deliver, new_array, strengthened
-from tenferro.tracer.api.layout import axis_of, moveaxis, permuted, ravel
+from tenferro.tracer.api.layout import axis_of, moveaxis, ravel
 from tenferro.tracer.api.promotion import aligned, broadcast_shapes, converted, resolve, result_type, sizes_text
 from tenferro.tracer.api.record import ApiFunction
-from tenferro.tracer.api.reductions import of_bools, sum_
+from tenferro.tracer.api.reductions import sum_
 from tenferro.tracer.cells import Diagonal
 from tenferro.tracer.dim import integer, pinned
 from tenferro.tracer.dims import Extent, maximum, minimum, product, sub
 from tenferro.tracer.errors import AxisError, ShapeError
 from tenferro.tracer.lines import at, user_line
-from tenferro.tracer.ops import library, pointwise as p, reductions
+from tenferro.tracer.ops import library, pointwise as p
 from tenferro.tracer.program import Operand
 from tenferro.tracer.trace import Trace, running_trace
 from tenferro.tracer.traced import as_traced, operand
@@ -39,10 +40,7 @@ def _contract(trace: Trace, name: str, a: Operand, b: Operand, k: int, j: int) -
 def _dot_1d(trace: Trace, name: str, a: Operand, b: Operand) -> Operand:
     """Σ a b as a fused sum."""
     _contract(trace, name, a, b, 0, 0)
-    multiplied = trace.emit1(p.multiply, a, aligned(trace, b, a.type.shape))
-    if multiplied.type.dtype.kind == "b":
-        return of_bools(trace, reductions.max_, multiplied, (0,), False)
-    return trace.emit1(reductions.sum_, multiplied, axes=(0,), keepdims=False)
+    return summed(trace, a, aligned(trace, b, a.type.shape), (0,))
 
 
 def matmul(x1: Any, x2: Any, /, out: Any = None, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
@@ -115,18 +113,11 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
         raise ShapeError(
             f"tensordot: {len(ours)} axes against {len(theirs)}; equal numbers are needed{at(user_line())}"
         )
-    left_rest = [k for k in range(left.ndim) if k not in ours]
-    right_rest = [k for k in range(right.ndim) if k not in theirs]
-    values = [permuted(left, [*left_rest, *ours]).read(), permuted(right, [*theirs, *right_rest]).read()]
     for k, j in zip(ours, theirs, strict=True):
         _contract(trace, "tensordot", left.read(), right.read(), k, j)
     dtype = result_type((left.dtype, right.dtype))
-    rows = tuple(left.type.shape[k] for k in left_rest)
-    columns = tuple(right.type.shape[k] for k in right_rest)
-    inner = product(left.type.shape[k] for k in ours)
-    x = build.reshape(trace, build.convert(trace, values[0], dtype), (product(rows), inner))
-    y = build.reshape(trace, build.convert(trace, values[1], dtype), (inner, product(columns)))
-    return new_array(trace, build.reshape(trace, trace.emit1(library.matmul, x, y), (*rows, *columns)))
+    a, b = (build.convert(trace, x.read(), dtype) for x in (left, right))
+    return new_array(trace, contracted(trace, a, b, (ours, theirs), ((), ())))
 
 
 def inner(a: Any, b: Any, /) -> Any:
@@ -154,8 +145,54 @@ def vecdot(x1: Any, x2: Any, /, out: Any = None) -> Any:
     if left.ndim == 0 or right.ndim == 0:
         raise ShapeError(f"vecdot: an operand of rank 0; rank 1 or more is needed{at(user_line())}")
     _contract(trace, "vecdot", left.read(), right.read(), -1, -1)
-    multiplied = (left.conj() if left.dtype.kind == "c" else left) * right
-    return sum_(multiplied, -1, multiplied.dtype, out)
+    left = left.conj() if left.dtype.kind == "c" else left
+    dtype = result_type((left.dtype, right.dtype))
+    sides = [converted(trace, x.read(), dtype, "vecdot") for x in (left, right)]
+    shape = broadcast_shapes(trace, "vecdot", [x.type.shape for x in sides])
+    a, b = (aligned(trace, x, shape) for x in sides)
+    return deliver(trace, "vecdot", summed(trace, a, b, (len(shape) - 1,)), out)
+
+
+def matvec(x1: Any, x2: Any, /, out: Any = None) -> Any:
+    """Products of matrices and vectors, over broadcast batch axes."""
+    return _with_vectors("matvec", x1, x2, out)
+
+
+def vecmat(x1: Any, x2: Any, /, out: Any = None) -> Any:
+    """Products of conjugated vectors and matrices, over broadcast batch axes."""
+    return _with_vectors("vecmat", x1, x2, out)
+
+
+def _with_vectors(name: str, x1: Any, x2: Any, out: Any) -> Any:
+    trace = running_trace(name)
+    (a, a_key), (b, b_key) = operand(trace, x1, name), operand(trace, x2, name)
+    ranks, needed = (len(a.type.shape), len(b.type.shape)), (2, 1) if name == "matvec" else (1, 2)
+    if any(rank < least for rank, least in zip(ranks, needed, strict=True)):
+        raise ShapeError(f"{name}: operands of ranks {ranks}; at least {needed} are needed{at(user_line())}")
+    left, right, _ = resolve(getattr(np, name), (a_key, b_key))
+    a, b = converted(trace, a, left, name), converted(trace, b, right, name)
+    if name == "matvec":
+        b = build.expand(trace, b, range(ranks[1]), ranks[1] + 1)
+    else:
+        a = trace.emit1(p.conjugate, a) if a.type.dtype.kind == "c" else a
+        a = build.expand(trace, a, (*range(ranks[0] - 1), ranks[0]), ranks[0] + 1)
+    found = _product(trace, name, a, b)
+    shape = found.type.shape
+    kept = shape[:-1] if name == "matvec" else (*shape[:-2], shape[-1])
+    return deliver(trace, name, build.reshape(trace, found, kept), out)
+
+
+def kron(a: Any, b: Any) -> Any:
+    """Every product of an element of ``a`` and one of ``b``, blocks of ``b`` in the places of ``a``."""
+    trace = running_trace("kron")
+    left, right = as_traced(trace, a, "kron"), as_traced(trace, b, "kron")
+    rank = max(left.ndim, right.ndim)
+    shapes = [(*(1,) * (rank - x.ndim), *x.type.shape) for x in (left, right)]
+    sides = [new_array(trace, build.reshape(trace, x.read(), s)) for x, s in zip((left, right), shapes, strict=True)]
+    index = [(slice(None), None) * rank, (None, slice(None)) * rank]
+    multiplied = sides[0][index[0]] * sides[1][index[1]]
+    sizes = tuple(product(pair) for pair in zip(*shapes, strict=True))
+    return new_array(trace, build.reshape(trace, multiplied.read(), sizes))
 
 
 def outer(a: Any, b: Any, out: Any = None) -> Any:
@@ -201,6 +238,9 @@ FUNCTIONS: tuple[ApiFunction, ...] = (
     _f("inner", inner, ("a", "b")),
     _f("vdot", vdot, ("a", "b")),
     _f("vecdot", vecdot, ("x1", "x2", "out"), False, lambda a, b: np.sum(np.conj(a) * b, -1)),
+    _f("matvec", matvec, ("x1", "x2", "out")),
+    _f("vecmat", vecmat, ("x1", "x2", "out")),
+    _f("kron", kron, ("a", "b")),
     _f("outer", outer, ("a", "b", "out")),
     _f("trace", trace_, ("a", "out")),
     _f("diagonal", diagonal, ("a",), True),

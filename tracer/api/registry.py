@@ -14,6 +14,7 @@ from tenferro.tracer.api import (
     choosing,
     creation,
     decompositions,
+    einsum,
     elementwise,
     fixed,
     indexing,
@@ -33,7 +34,7 @@ from tenferro.tracer.api.record import API, ApiFunction
 
 FAMILIES = (
     elementwise, vocabulary, reductions, variance, layout, joining, creation, casting, indexing, writes, padding,
-    linalg, library, fixed, nan_statistics, statistics, calculus, choosing, assembling, decompositions,
+    linalg, einsum, library, fixed, nan_statistics, statistics, calculus, choosing, assembling, decompositions,
 )  # fmt: skip
 
 for _family in FAMILIES:
