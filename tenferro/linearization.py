@@ -12,13 +12,11 @@ from typing import Any
 
 from tenferro.shapes import placeholder_types
 from tenferro.staging import Stage, Staged
-from tenferro.tracer.bodies import Closing, inline
 from tenferro.tracer.dim import make_dim
 from tenferro.tracer.errors import DerivativeError, LeakError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.program import DimScalar, Literal, Operand
 from tenferro.tracer.signature import function_name
-from tenferro.tracer.tape import Tangent
 from tenferro.tracer.trace import Trace, current_trace, running_trace
 from tenferro.tracer.traced import fresh, operand
 from tenferro.tracer.transform import gradients as traced
@@ -28,6 +26,7 @@ from tenferro.tracer.transform.inputs import Leaf, check_varies, results_of
 from tenferro.tracer.transform.keys import operand_key
 from tenferro.tracer.transform.linear import has_tangent, on_tape
 from tenferro.tracer.transform.recording import taken_out
+from tenferro.tracer.transform.rules import linear_in
 from tenferro.tracer.tree import register_pytree_node
 from tenferro.transformed import Function, Transformed
 
@@ -240,14 +239,11 @@ def _linear(trace: Trace, function: Callable[..., Any], primals: tuple[Any, ...]
         ]
         results = results_of(trace, function(*shown.close(variables)), f"{name}: the result")
         outputs = [leaf.operand for leaf in results.leaves]
-    closing = Closing(trace)
-    closing.add(name, given, recording, outputs)
-    (body,) = closing.bodies()
     with on_tape(trace) as tape:
         inputs = [tape.input(v.type) for v in given]
-        found = inline(trace, body, [*inputs, *closing.operands()])
-    for y in found:
-        if type(y) is not Tangent and not _is_zero(y):
+        found = linear_in(trace, name, list(zip(given, inputs, strict=True)), recording.operations, outputs)
+    for y, slope in zip(outputs, found, strict=True):
+        if slope is None and not _is_zero(y):
             raise DerivativeError(
                 f"{name}: a result does not depend on the arguments; results that are linear in them are "
                 f"needed{at(user_line())}"

@@ -351,6 +351,35 @@ def test_derivatives_inside_of_a_rule():
     agrees(make, X)
 
 
+def test_loops_inside_of_a_rule():
+    """Loops that carry values and tangents together, made by a derivative or written so."""
+
+    def make(np: Any, lib: Any) -> Callable[..., Any]:
+        def turns(x: Any) -> Any:
+            return lib.lax.fori_loop(0, 3, lambda k, c: np.sin(c) * x, x)
+
+        by_jvp, by_hand = lib.custom_jvp(turns), lib.custom_jvp(turns)
+        by_jvp.defjvp(lambda ps, ts: lib.jvp(turns, ps, ts))
+
+        @by_hand.defjvp
+        def rule(primals: Any, tangents: Any) -> Any:
+            (x,), (t,) = primals, tangents
+
+            def turn(pair: Any, _: Any) -> Any:
+                c, d = pair
+                return (np.sin(c) * x, np.cos(c) * x * d + np.sin(c) * t), d
+
+            (value, slope), _ = lib.lax.scan(turn, (x, t), None, length=3)
+            return value, slope
+
+        return lambda x: (
+            lib.grad(lambda x: by_jvp(x).sum())(x), lib.grad(lambda x: by_hand(x).sum())(x),
+            lib.hessian(lambda x: by_hand(x).sum())(x), lib.jacrev(by_jvp)(x),
+        )  # fmt: skip
+
+    agrees(make, X)
+
+
 def test_a_rule_reads_captured_arrays_at_each_call():
     scale = np.ones(5)
 

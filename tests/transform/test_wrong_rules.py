@@ -92,6 +92,20 @@ def p_of(ct: Any) -> Any:
     return {"w": ct}
 
 
+@pytest.mark.parametrize(
+    "rule",
+    [
+        lambda ps, ts: (ps[0] * ps[1], ts[0] * ts[0]),
+        lambda ps, ts: (ps[0] * ps[1], np.sin(ts[0])),
+        lambda ps, ts: (ps[0] * ps[1], np.where(ts[0] > 0, ts[0], 0)),
+        lambda ps, ts: (ps[0] * ps[1], ps[0] / (1 + ts[0])),
+    ],
+)
+def test_rules_that_are_not_linear_are_refused(rule: Callable[..., Any]):
+    with pytest.raises(DerivativeError, match=r"custom_jvp\(f\): .* in which it is not linear"):
+        with_forward(rule)()
+
+
 def test_missing_rules_and_wrong_settings_are_refused():
     f, g = tn.custom_jvp(lambda x: x), tn.custom_vjp(lambda x: x)
     with pytest.raises(AttributeError, match="has no rule"):

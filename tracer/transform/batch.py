@@ -69,7 +69,7 @@ class Lanes:
             operands, has_lanes = zip(*map(self.of, operation.inputs), strict=True) if operation.inputs else ((), ())
             if not any(has_lanes):
                 self._number_extents(operation)
-            moved = replace(operation, inputs=operands, params=self._params(operation.params))
+            moved = replace(operation, inputs=operands, params=self.params(operation.params))
             with self._b.derived_from(operation):
                 if any(has_lanes):
                     results = self._batched(moved, has_lanes)
@@ -122,5 +122,6 @@ class Lanes:
             return extent
         return substitute(extent, lambda s: self._extents.get(s, leaf(s.kind, s.index, s.axis)))
 
-    def _params(self, params: Params) -> Params:
+    def params(self, params: Params) -> Params:
+        """Parameters of the recording, with the sizes that have a new number."""
         return Params(**{k: mapped(v, self._extent) for k, v in params.items()}) if self._extents else params

@@ -9,16 +9,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TypeAlias
 
+from tenferro.tracer import build
 from tenferro.tracer.derivation import Derivation
 from tenferro.tracer.dims import Extent
 from tenferro.tracer.errors import DerivativeError
 from tenferro.tracer.lines import at
-from tenferro.tracer.op import Tangents
+from tenferro.tracer.op import Control, Tangents
 from tenferro.tracer.program import ArrayType, Operand, Operation, Value
 from tenferro.tracer.tape import Tangent
 from tenferro.tracer.trace import Trace
+from tenferro.tracer.transform import marks
 from tenferro.tracer.transform.batch import Lanes
 from tenferro.tracer.transform.linear import push
 from tenferro.tracer.transform.recording import Scope, taken_out
@@ -84,16 +87,88 @@ def users_code(trace: Trace) -> Iterator[None]:
 
 
 def on_tape(trace: Trace, name: str, tangents: Tangents, rule: Callable[[Tangents], Tangents]) -> Tangents:
-    """What a rule makes of tangents of a tape: it is run on values, and what depends on them goes to the tape."""
+    """What a rule, which is linear, makes of tangents of a tape. DerivativeError where it is not linear."""
     with taken_out(trace, name) as recording, users_code(trace):
         given = [None if t is None else trace.placeholder(t.type) for t in tangents]
         found = rule(given)
-    again = Lanes(trace, 1)  # none has lanes: it is recorded again as it is
-    for value, t in zip(given, tangents, strict=True):
-        if value is not None and t is not None:
-            again.put(value, t, False)
-    again.replay(recording.operations)
-    return [None if y is None else again.of(y)[0] for y in found]
+    pairs = [(v, t) for v, t in zip(given, tangents, strict=True) if v is not None and t is not None]
+    return linear_in(trace, name, pairs, recording.operations, found)
+
+
+def linear_in(
+    trace: Trace, name: str, given: Sequence[tuple[Value, Operand]], operations: Sequence[Operation], results: Tangents
+) -> list[Operand | None]:
+    """Results of operations that were taken out, on the tape: linear in placeholders, in whose place tangents stand.
+
+    The derivative of what is linear is itself, and it reads no value of what it is the derivative of: so these
+    operations are differentiated, and those that depend on no placeholder are recorded again."""
+    return _Linear(trace, name, given).results(operations, results)
+
+
+class _Linear:
+    """Operations divided by whether they depend on tangents."""
+
+    def __init__(self, trace: Trace, name: str, given: Sequence[tuple[Value, Operand]]) -> None:
+        self._trace = trace
+        self._name = name
+        self._b = Derivation(trace)
+        self._again = Lanes(trace, 1)  # none has lanes: what does not depend on tangents is recorded as it was
+        self._dependent = {v.id for v, _ in given}
+        self._tangents: dict[int, Operand] = {v.id: t for v, t in given}
+
+    def results(self, operations: Sequence[Operation], results: Tangents) -> list[Operand | None]:
+        """The tangents of the results. What does not depend on tangents is 0."""
+        for operation in operations:
+            self._add(operation)
+        return [self._tangents.get(y.id) if isinstance(y, Value) and self._depends(y) else None for y in results]
+
+    def _depends(self, x: Operand) -> bool:
+        return type(x) is Value and x.id in self._dependent
+
+    def _add(self, operation: Operation) -> None:
+        if not any(map(self._depends, operation.inputs)):
+            self._again.replay([operation])
+            return
+        self._dependent.update(v.id for v in operation.outputs)
+        known = replace(
+            operation,
+            inputs=tuple([x if self._depends(x) else self._again.of(x)[0] for x in operation.inputs]),
+            params=self._again.params(operation.params),
+        )
+        if isinstance(operation.op.form, Control) or operation.op is marks.checkpoint:
+            self._run(known)
+        else:
+            self._push(known)
+
+    def _push(self, operation: Operation) -> None:
+        trace = self._trace
+        assert trace.tape is not None
+        start, taped = len(trace.operations), len(trace.tape.operations)
+        push(trace, [operation], self._tangents)
+        recorded = (*trace.operations[start:], *trace.tape.operations[taped:])
+        if any(self._depends(x) for o in recorded for x in o.inputs):
+            raise DerivativeError(
+                f"{self._name}: {operation.op.name}, in which it is not linear; rules of tangents and functions that are "
+                f"transposed must be{at(operation.line)}"
+            )
+
+    def _run(self, operation: Operation) -> None:
+        """What runs a body computes what the derivative reads beside it: it is recorded, for tangents that are 0."""
+        trace, b, tangents = self._trace, self._b, dict[int, Operand]()
+        inputs = list(operation.inputs)
+        for k, x in enumerate(operation.inputs):
+            if isinstance(x, Value) and self._depends(x):
+                inputs[k] = zero = build.copied(trace, b.zeros(x.type))
+                if x.id in self._tangents:
+                    tangents[zero.id] = self._tangents[x.id]
+        with b.derived_from(operation):
+            made = trace.emit(operation.op, inputs, **operation.params)
+        recorded = trace.producer(made[0].id)
+        assert recorded is not None
+        push(trace, [recorded], tangents)
+        for old, new in zip(operation.outputs, made, strict=True):
+            if new.id in tangents:
+                self._tangents[old.id] = tangents[new.id]
 
 
 def through(
