@@ -30,7 +30,15 @@ from tenferro.tracer.errors import (
 )
 
 if _TYPE_CHECKING:
-    from tenferro import lax as lax, linalg as linalg, numpy as numpy, random as random, runtime as runtime
+    from tenferro import (
+        lax as lax,
+        linalg as linalg,
+        nn as nn,
+        numpy as numpy,
+        random as random,
+        runtime as runtime,
+        special as special,
+    )
     from tenferro.batching import vmap as vmap
     from tenferro.budget import BudgetError as BudgetError, assert_budget as assert_budget
     from tenferro.checkpointing import (
@@ -107,7 +115,7 @@ _LATER = {
     **{name: module for module, names in _DERIVATIVES.items() for name in names},
 }  # fmt: skip
 """Name → the module that has it."""
-_MODULES = ("lax", "linalg", "numpy", "random", "runtime", "test_util", "tree_util")
+_MODULES = ("lax", "linalg", "nn", "numpy", "random", "runtime", "test_util", "special", "tree_util")
 """Modules that are loaded when they are first asked for."""
 
 _PUBLIC = sorted([

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tenferro import tree
+from tenferro.tracer.api.record import API
 from tenferro.tracer.dim import make_dim
 from tenferro.tracer.dims import floordiv, mod
 from tenferro.tracer.errors import ShapeError
@@ -108,7 +109,7 @@ def psum_scatter(x: Any, lanes: Sequence[Lanes], axis: int, tiled: bool) -> Any:
         if not tiled:
             return np.take(total, position(lanes), axis=where)
         part = make_dim(trace, floordiv(length, many))
-        return np.take(total, position(lanes) * part + np.arange(part), axis=where)
+        return np.take(total, position(lanes) * part + API["arange"].function(part), axis=where)
 
     return _on_arrays(x, "psum_scatter", rule)
 

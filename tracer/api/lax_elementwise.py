@@ -17,6 +17,7 @@ from tenferro.tracer.api.deliver import new
 from tenferro.tracer.api.elementwise import apply
 from tenferro.tracer.api.lax_common import as_items, fresh, function
 from tenferro.tracer.api.layout import axes_of, axis_of, flip
+from tenferro.tracer.api.neural import expit
 from tenferro.tracer.api.promotion import aligned, converted, result_type, same_shape, sizes_text
 from tenferro.tracer.api.record import API, TracedFunction
 from tenferro.tracer.dim import integer
@@ -148,8 +149,11 @@ def rsqrt(x: Any) -> Any:
 
 
 def logistic(x: Any) -> Any:
-    """1 / (1 + exp(−x))."""
-    return API["divide"].function(1, API["add"].function(1, API["exp"].function(API["negative"].function(x))))
+    """1 / (1 + exp(−x)), exact for large |x| too."""
+    array = as_traced(running_trace("logistic"), x, "logistic")
+    if array.dtype.kind == "c":
+        return 1 / (1 + API["exp"].function(-array))
+    return expit(array)
 
 
 def integer_pow(x: Any, y: int) -> Any:
