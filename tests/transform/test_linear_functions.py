@@ -222,11 +222,11 @@ def test_transposes_need_nothing_but_shapes():
 @pytest.mark.parametrize(
     ("function", "text"),
     [
-        (lambda x: x * x, "multiply, in which it is not linear"),
-        (np.sin, "sin, in which it is not linear"),
-        (lambda x: 1 / x, "divide, in which it is not linear"),
-        (lambda x: np.where(x > 0, x, 2 * x), "where, in which it is not linear"),
-        (lambda x: np.abs(x), "absolute, in which it is not linear"),
+        (lambda x: x * x, "multiply, in which the result is not linear"),
+        (np.sin, "sin, in which the result is not linear"),
+        (lambda x: 1 / x, "divide, in which the result is not linear"),
+        (lambda x: np.where(x > 0, x, 2 * x), "where, in which the result is not linear"),
+        (lambda x: np.abs(x), "absolute, in which the result is not linear"),
         (lambda x: np.ones(5), "a result does not depend on the arguments"),
     ],
 )

@@ -148,8 +148,8 @@ class _Linear:
         recorded = (*trace.operations[start:], *trace.tape.operations[taped:])
         if any(self._depends(x) for o in recorded for x in o.inputs):
             raise DerivativeError(
-                f"{self._name}: {operation.op.name}, in which it is not linear; rules of tangents and functions that are "
-                f"transposed must be{at(operation.line)}"
+                f"{self._name}: {operation.op.name}, in which the result is not linear; a rule, or a function that is "
+                f"transposed, that is linear in what varies is needed{at(operation.line)}"
             )
 
     def _run(self, operation: Operation) -> None:
