@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from tenferro.tracer.dims import Extent, add, leaf, mul
+from tenferro.tracer.dims import Extent, leaf, mul
 from tenferro.tracer.errors import DtypeError, ShapeError
 from tenferro.tracer.program import ArrayType
 from tests.values import DTYPES, corners, factors, filled, of_kinds, pairs, uniform
@@ -493,6 +493,29 @@ def _recurrence() -> Row:
     return Row(tuple(samples()), sized, bad, "bits")
 
 
+def _products_before() -> Row:
+    def samples() -> Iterator[Sample]:
+        for dtype in of_kinds("fc"):
+            for shape, axis in (
+                ((5,), 0),
+                ((3, 4), 0),
+                ((3, 4), 1),
+                ((0,), 0),
+                ((1, 1), 1),
+                ((2, 3, 2), 1),
+                ((300, 4), 1),
+            ):
+                for reverse in (False, True):
+                    yield Sample((filled(shape, dtype, 1),), {"axis": axis, "reverse": reverse})
+
+    sized = Sized((("float32",),), _same(1), lambda n, m: {"axis": 1, "reverse": True})
+    bad = BadCall(
+        (_type("int32", 4),), {"axis": 0, "reverse": False}, DtypeError,
+        "products_before: dtype int32; no rule for it",
+    )  # fmt: skip
+    return Row(tuple(samples()), sized, bad, "bits")
+
+
 def _scatter() -> Row:
     def samples() -> Iterator[Sample]:
         for dtype in of_kinds("iufc"):
@@ -670,34 +693,6 @@ _TRIALS = (
 )
 
 
-def _orthonormal() -> Row:
-    shapes = ((3, 2), (4, 4), (1, 1), (0, 0), (2, 0), (2, 3, 2), (0, 3, 3))
-    samples = tuple(Sample((uniform(shape, dtype, 1),)) for dtype in ("float32", "float64") for shape in shapes)
-    sized = Sized((("float32",), ("float64",)), lambda n, m: ((add(n, m), m),))
-    bad = BadCall(
-        (_type("float32", 3),), {}, DtypeError,
-        "orthonormal: operand float32(3,); matrices of float32 or float64 are needed here",
-    )  # fmt: skip
-    return Row(samples, sized, bad, "bits")
-
-
-def _covariance_root() -> Row:
-    def samples() -> Iterator[Sample]:
-        for dtype in ("float32", "float64"):
-            for method in ("eigh", "svd"):  # cholesky takes positive definite ones alone
-                for shape in ((3, 3), (1, 1), (0, 0), (2, 4, 4), (0, 2, 2)):
-                    half = uniform(shape, dtype, 1)
-                    square = np.matmul(half, np.swapaxes(half, -1, -2)) + np.eye(shape[-1], dtype=dtype)
-                    yield Sample((square,), {"method": method})
-
-    sized = Sized((("float32",), ("float64",)), lambda n, m: ((n, n),), lambda n, m: {"method": "eigh"})
-    bad = BadCall(
-        (_type("float32", 3, 2),), {"method": "eigh"}, DtypeError,
-        "covariance_root: operand float32(3, 2); square matrices of float32 or float64 are needed here",
-    )  # fmt: skip
-    return Row(tuple(samples()), sized, bad, "bits")
-
-
 def _collective(
     name: str, kinds: str, params: Mapping[str, Any], agreement: Agreement, bad: BadCall, multiple: int = 1,
     others: tuple[Mapping[str, Any], ...] = (),
@@ -791,8 +786,6 @@ SAMPLES: dict[str, Row] = {
     "reciprocal": pointwise("reciprocal", 1, "c", "complex", ("complex64", "complex128")),
     "power": pointwise("power", 2, "iuf", "elementary", ("float32", "uint8")),
     "required": _required(),
-    "orthonormal": _orthonormal(),
-    "covariance_root": _covariance_root(),
     "erf": pointwise("erf", 1, "f", "elementary", ("float32", "float64")),
     "erfinv": pointwise("erfinv", 1, "f", "elementary", ("float32", "float64")),
     "fma": _fma(),
@@ -823,6 +816,7 @@ SAMPLES: dict[str, Row] = {
     "mask_select": _mask_select(),
     "bincount": _bincount(),
     "cumsum": _cumsum(),
+    "products_before": _products_before(),
     "recurrence": _recurrence(),
     "scatter": _scatter(),
     "mask_update": _mask_update(),

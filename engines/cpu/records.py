@@ -108,7 +108,8 @@ class RecordReader:
             quotient = code.emit(f"udiv i64 {rest}, {self.words['o', j]}")
             scalars.insert(0, code.sub(rest, code.mul(quotient, self.words["o", j])))
             rest = quotient
-        at = Position([rest, *scalars], lambda j: "0", None, code.mul(number, self.length))
+        scalars = [rest, *scalars][: self._writer.variant.outer_rank]  # one row alone has no loop around it
+        at = Position(scalars, lambda j: "0", None, code.mul(number, self.length))
         values = dict[int, Value]()
         for k in self._needed():
             node, pointers = region.nodes[k], dict[int, str]()

@@ -167,5 +167,16 @@ def test_derivatives_along_parameters() -> None:
     slopes = tn.grad(lambda ab: np.sum(random.uniform(KEY, (4,), None, ab[0], ab[1]) ** 2))(np.array([0.5, 2.0]))
     x = 0.5 + 1.5 * u
     np.testing.assert_allclose(slopes, [(2 * x * (1 - u)).sum(), (2 * x * u).sum()])
+    mean, cov = np.array([1.0, 2.0]), np.array([[2.0, 0.5], [0.5, 1.0]])
+
+    def total(c: Any) -> Any:
+        return np.sum(random.multivariate_normal(KEY, mean, (c + c.T) / 2, (3,)) ** 2)
+
+    slopes, step = np.asarray(tn.grad(total)(cov)), 1e-6
+    for place in ((0, 0), (0, 1), (1, 0), (1, 1)):
+        shift = np.zeros((2, 2))
+        shift[place] = step
+        wanted = (float(total(cov + shift)) - float(total(cov - shift))) / (2 * step)
+        np.testing.assert_allclose(slopes[place], wanted, rtol=1e-6)
     with pytest.raises(tn.TenferroError, match="drawn until one is accepted"):
         tn.grad(lambda a: np.sum(random.gamma(KEY, a, (4,))))(2.0)

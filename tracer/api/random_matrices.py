@@ -1,6 +1,6 @@
 """Vectors and matrices at random: a key, means, covariances and sizes in, a new array out.
 
-Factors of matrices are NumPy's, calls at a seam.
+Factors of matrices are those of ``numpy.linalg``: calls at a seam, with derivatives.
 """
 
 from __future__ import annotations
@@ -10,14 +10,12 @@ from typing import Any
 import numpy as np
 
 from tenferro.tracer.api.creation import extents_of
-from tenferro.tracer.api.deliver import new
 from tenferro.tracer.api.promotion import broadcast_shapes, sizes_text
 from tenferro.tracer.api.random_common import fitted, float_dtype, function, one_of, parameter, words_of
 from tenferro.tracer.api.random_continuous import normal_from
 from tenferro.tracer.api.record import TracedFunction
 from tenferro.tracer.errors import ShapeError
 from tenferro.tracer.lines import at, user_line
-from tenferro.tracer.ops import random
 from tenferro.tracer.trace import running_trace
 
 Traced = Any  # a TracedArray, as NumPy's operators and functions on it give one
@@ -39,7 +37,9 @@ def orthogonal(key: Any, n: Any, shape: Any = (), dtype: Any = None, m: Any = No
     long, short = (columns, rows) if is_wide else (rows, columns)
     wide = SINGLE if target.itemsize == 2 else target
     z = normal_from(trace, words, (*size, long, short), wide)
-    found: Traced = new(trace, trace.emit1(random.orthonormal, z.read()))
+    factor, triangle = np.linalg.qr(z)
+    signs: Traced = np.where(np.diagonal(triangle, axis1=-2, axis2=-1) < 0, -1, 1)
+    found: Traced = factor * signs.astype(wide)[..., None, :]
     return (np.matrix_transpose(found) if is_wide else found).astype(target)
 
 
@@ -72,9 +72,21 @@ def multivariate_normal(
     size = together if shape is None else extents_of(shape, name)
     fitted(trace, name, (*size, count), mean=means)
     fitted(trace, name, (*size, count, count), cov=covariances)
-    root: Traced = new(trace, trace.emit1(random.covariance_root, covariances.read(), method=how))
+    root = _root(covariances, how)
     z: Traced = normal_from(trace, words, (*size, count), wide)
     return (means + np.matmul(root, z[..., None])[..., 0]).astype(target)
+
+
+def _root(cov: Traced, method: str) -> Traced:
+    """A with A times its transpose the covariance."""
+    if method == "cholesky":
+        return np.linalg.cholesky(cov)
+    values: Traced
+    if method == "eigh":
+        values, vectors = np.linalg.eigh(cov)
+    else:
+        vectors, values, _ = np.linalg.svd(cov)
+    return vectors * np.sqrt(np.maximum(values, 0))[..., None, :]
 
 
 FUNCTIONS: tuple[TracedFunction, ...] = (

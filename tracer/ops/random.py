@@ -6,22 +6,18 @@ Keys are two uint32 words, counters uint64. What a row gives for an element depe
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from tenferro.tracer.dims import Extent
 from tenferro.tracer.errors import DtypeError
-from tenferro.tracer.op import Absent, Library, Op, Pointwise
+from tenferro.tracer.op import Absent, Op, Pointwise
 from tenferro.tracer.ops import random_references as r
 from tenferro.tracer.ops.columns import INTEGERS, NOT_LINEAR, batch_pointwise, terms
 from tenferro.tracer.ops.rows import common_shape, row
-from tenferro.tracer.program import ArrayType, Operand, Operation, Params
+from tenferro.tracer.program import ArrayType, Params
 from tenferro.tracer.scalar import counts, draws, error_function, fused, threefry as t
 from tenferro.tracer.scalar.arithmetic import widened
-
-if TYPE_CHECKING:
-    from tenferro.tracer.derivation import Derivation
 
 U32, U64, F32, F64 = (np.dtype(d) for d in (np.uint32, np.uint64, np.float32, np.float64))
 SLOPE_OF_ERF = 1.1283791670955126
@@ -51,26 +47,6 @@ def _infer_draw(name: str, *dtypes: np.dtype[Any]) -> Callable[..., tuple[ArrayT
         return (ArrayType(found[3], common_shape(name, types).shape),)
 
     return infer
-
-
-def _infer_matrices(name: str, is_square: bool) -> Callable[..., tuple[ArrayType, ...]]:
-    """Stacks of matrices of floats; the result has their type."""
-
-    def infer(types: Sequence[ArrayType], params: Params) -> tuple[ArrayType, ...]:
-        (x,) = types
-        known = [n for n in x.shape[-2:] if isinstance(n, int)]  # the API compares sizes that are no numbers
-        is_other = is_square and len(known) == 2 and known[0] != known[1]
-        if x.dtype not in (F32, F64) or x.rank < 2 or is_other:
-            what = "square matrices" if is_square else "matrices"
-            raise DtypeError(f"{name}: operand {x}; {what} of float32 or float64 are needed here")
-        return (ArrayType(x.dtype, x.shape),)
-
-    return infer
-
-
-def _batch_matrices(b: Derivation, operation: Operation, batched: Sequence[bool], size: Extent) -> Sequence[Operand]:
-    """The op itself, which takes stacks of any rank."""
-    return b.emit(operation.op, operation.inputs, **operation.params)
 
 
 threefry = Op(
@@ -147,23 +123,3 @@ random_binomial = Op(
     NOT_LINEAR,
     batch_pointwise,
 )
-orthonormal = Op(
-    "orthonormal",
-    Library(()),
-    _infer_matrices("orthonormal", False),
-    r.orthonormal,
-    Absent("the factors of a matrix have no derivative here"),
-    NOT_LINEAR,
-    _batch_matrices,
-)
-"""The first factor of QR of matrices with no more columns than rows, such that the second has no negative diagonal."""
-covariance_root = Op(
-    "covariance_root",
-    Library(()),
-    _infer_matrices("covariance_root", True),
-    r.covariance_root,
-    Absent("the factors of a matrix have no derivative here"),
-    NOT_LINEAR,
-    _batch_matrices,
-)
-"""Matrices A with A times its transpose the operand, by ``method``: "cholesky", "eigh" or "svd"."""

@@ -222,26 +222,3 @@ def binomial(first: Array, second: Array, counter: Array, n: Array, p: Array) ->
         counted = _counted(key, start, lambda k: (few - k + 1) / k * (q / (1 - q)))
     drawn = np.where(many, _until_accepted(key, many, False, propose), counted)
     return np.where(usable, np.where(p > 0.5, n - drawn, drawn), np.nan)
-
-
-# -- matrices ------------------------------------------------------------------------------------------------------
-
-
-def orthonormal(x: Array) -> Array:
-    q, triangle = np.linalg.qr(x)
-    diagonal = np.diagonal(triangle, axis1=-2, axis2=-1)
-    return q * np.where(diagonal < 0, -1, 1).astype(x.dtype)[..., None, :]
-
-
-def covariance_root(x: Array, *, method: str) -> Array:
-    match method:
-        case "cholesky":
-            try:
-                return np.linalg.cholesky(x)
-            except np.linalg.LinAlgError:
-                raise ValueError("cov is not positive definite; one that is, or another method, is needed") from None
-        case "eigh":
-            values, vectors = np.linalg.eigh(x)
-        case _:
-            vectors, values, _ = np.linalg.svd(x, hermitian=True)
-    return vectors * np.sqrt(np.maximum(values, 0))[..., None, :].astype(x.dtype)

@@ -123,3 +123,12 @@ def test_other_machines(bits):
         program = tn.jit(lambda x, i: x[i]).trace(x, i)
         prepared = runtime.prepare(program, signature_of(program), [target_of(engine)])
         assert runtime.run([engine], prepared, [x, i]).outputs[0].tobytes() == x[i].tobytes()
+
+
+@pytest.mark.parametrize("width", (1, 3, 300))
+def test_one_row_at_a_computed_index(width):
+    """No loop runs around it."""
+    x = table((4, width), "f8")
+    f = tn.jit(lambda x, i: x[i * 2 - 1] * 2)
+    for i in (-1, 0, 1, 2):
+        np.testing.assert_array_equal(f(x, np.array(i)), x[i * 2 - 1] * 2)
