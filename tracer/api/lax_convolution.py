@@ -110,7 +110,8 @@ def _padded(x: Any, pads: Pairs, inner: Sequence[int], first: int, fill: Any) ->
         return x
     from tenferro.tracer.api.lax_registry import LAX
 
-    return LAX["pad"].function(x, np.asarray(fill, x.dtype)[()], config)
+    plain = isinstance(fill, bool | int | float | np.generic)
+    return LAX["pad"].function(x, np.asarray(fill, x.dtype)[()] if plain else fill.astype(x.dtype), config)
 
 
 def _slices(
