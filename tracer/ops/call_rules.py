@@ -76,23 +76,12 @@ def static_of(operation: Operation) -> Static:
 # -- running products ------------------------------------------------------------------------------------------------
 
 
-def running_product(b: Derivation, x: Operand, axis: int) -> Operand:
-    """x[0], x[0] · x[1], … along the axis."""
-    static = (("axis", axis),)
-    return b.numpy_call(x, function="cumprod", static=static, shape=x.type.shape, dtype=x.type.dtype)
-
-
 def shifted(b: Derivation, x: Operand, axis: int, fill: float) -> Operand:
     """Each element one place further along the axis, with ``fill`` in front; the last one goes."""
     rank = len(x.type.shape)
     low = tuple(int(k == axis) for k in range(rank))
     longer = b.pad(x, b.like(fill, x), low=low, high=(0,) * rank)
     return b.cut(longer, (0,) * rank, x.type.shape)
-
-
-def products_before(b: Derivation, x: Operand, axis: int) -> Operand:
-    """The product of the elements before each along the axis: 1, x[0], x[0] · x[1], …"""
-    return shifted(b, running_product(b, x, axis), axis, 1)
 
 
 def products_of_others(b: Derivation, x: Operand, axes: Sequence[int]) -> Operand:
@@ -104,9 +93,19 @@ def products_of_others(b: Derivation, x: Operand, axes: Sequence[int]) -> Operan
     moved = b.permuted(x, order)
     row = b.reshaped(moved, (*(shape[k] for k in kept), product(shape[k] for k in axes)))
     last = len(kept)
-    after = b.flipped(products_before(b, b.flipped(row, [last]), last), [last])
-    others = b.reshaped(b.multiply(products_before(b, row, last), after), moved.type.shape)
+    ends = [b.products_before(row, axis=last, reverse=reverse) for reverse in (False, True)]
+    others = b.reshaped(b.multiply(*ends), moved.type.shape)
     return b.permuted(others, [order.index(k) for k in range(len(shape))])
+
+
+def jvp_before(b: Derivation, operation: Operation, tangents: Tangents) -> Tangents:
+    """y[i] = x[i − 1] · y[i − 1], differentiated: a recurrence."""
+    (x,), (y,), (t,) = operation.inputs, operation.outputs, tangents
+    assert t is not None
+    axis, ends = operation.params["axis"], [operation.params["axis"]] * operation.params["reverse"]
+    x, y, t = (b.flipped(v, ends) for v in (x, y, t))
+    found = b.recurrence(shifted(b, x, axis, 0), shifted(b, b.scaled(t, y), axis, 0), axis=axis)
+    return (b.flipped(found, ends),)
 
 
 def _jvp_cumprod(b: Derivation, operation: Operation, tangents: Tangents) -> Tangents:

@@ -21,7 +21,7 @@ from tenferro.tracer.ops import (
     recurrence as recurrences,
     reduction_rules as reductions,
 )
-from tenferro.tracer.ops.columns import linear
+from tenferro.tracer.ops.columns import NOT_LINEAR, linear
 from tenferro.tracer.ops.layout_rules import batch_params
 from tenferro.tracer.program import ArrayType, Params
 from tenferro.tracer.standing import standing_at
@@ -159,6 +159,11 @@ scatter = Op(
     "scatter", Library(()), _infer_scatter, _reference_scatter, rules.jvp_scatter, rules.transpose_scatter,
     rules.batch_scatter,
 )  # fmt: skip
+products_before = Op(
+    "products_before", Library(()), recurrences.infer_before, recurrences.before, calls.jvp_before, NOT_LINEAR,
+    batch_params(axis=lambda axis, size: axis + 1),
+)  # fmt: skip
+"""The product of the elements before each along an axis, for derivatives of products."""
 recurrence = Op(
     "recurrence", Library(()), recurrences.infer, recurrences.reference,
     calls.jvp_recurrence, calls.transpose_recurrence, calls.batch_recurrence,

@@ -1,8 +1,8 @@
-"""The linear recurrence h[i] = a[i] · h[i − 1] + b[i] along an axis, 0 before the first: factors and terms in, h out.
+"""Running products along an axis, and linear recurrences h[i] = a[i] · h[i − 1] + b[i] with 0 before the first.
 
-Derivatives of running products are recurrences, and so are derivatives of recurrences. Neighbours are combined pair by
-pair, so that there are about 2 log₂ n calls of NumPy and not n (Blelloch 1990, "Prefix sums and their applications").
-The order of combination depends on the axis's size alone. A factor of 0 makes 0 of anything, infinities too: what lies
+Derivatives of running products are recurrences, and so are derivatives of recurrences. In these, neighbours are
+combined pair by pair, so that there are about 2 log₂ n calls of NumPy and not n (Blelloch 1990, "Prefix sums and their
+applications"). The order of combination depends on the axis's size alone. A factor of 0 makes 0 of anything, infinities too: what lies
 behind it does not count.
 """
 
@@ -60,3 +60,32 @@ def _times(x: Array, y: Array) -> Array:
     found.real = x.real * y.real - x.imag * y.imag
     found.imag = x.real * y.imag + x.imag * y.real
     return np.where((x == 0) | (y == 0), np.zeros((), x.dtype), found)
+
+
+COLUMNS = 256  # from so many on a call of NumPy for each step costs less than a loop of its own for each column
+
+
+def infer_before(types: Sequence[ArrayType], params: Params) -> tuple[ArrayType, ...]:
+    """Of the row ``products_before``."""
+    (x,) = types
+    if x.dtype.kind not in "fc":
+        raise DtypeError(f"products_before: dtype {x.dtype.name}; no rule for it")
+    if not 0 <= params["axis"] < x.rank:
+        raise ShapeError(
+            f"products_before: axis {params['axis']} for rank {x.rank}; it must be in [0, {x.rank})"
+        )  # fmt: skip
+    return (ArrayType(x.dtype, x.shape),)
+
+
+def before(x: Any, *, axis: int, reverse: bool) -> Array:
+    """1, x[0], x[0] · x[1], …, multiplied one by one; with ``reverse`` from the last one on."""
+    rows = np.moveaxis(np.asarray(x), axis, 0)
+    rows = rows[::-1] if reverse else rows
+    found = np.ones(rows.shape, rows.dtype)
+    with np.errstate(all="ignore"):
+        if found[:1].size >= COLUMNS and rows.dtype.kind == "f":
+            for k in range(1, len(rows)):
+                np.multiply(found[k - 1], rows[k - 1], out=found[k])
+        elif len(rows) > 1:
+            np.multiply.accumulate(rows[:-1], axis=0, out=found[1:])
+    return np.array(np.moveaxis(found[::-1] if reverse else found, 0, axis), order="C")
