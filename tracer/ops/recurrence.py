@@ -2,8 +2,8 @@
 
 Derivatives of running products are recurrences, and so are derivatives of recurrences. In these, neighbours are
 combined pair by pair, so that there are about 2 log₂ n calls of NumPy and not n (Blelloch 1990, "Prefix sums and their
-applications"). The order of combination depends on the axis's size alone. A factor of 0 makes 0 of anything, infinities too: what lies
-behind it does not count.
+applications"). The order of combination depends on the axis's size alone. A factor of 0 makes 0 of anything, infinities
+too: what lies behind it does not count.
 """
 
 from __future__ import annotations
