@@ -19,7 +19,7 @@ from tenferro.tracer.api.record import API, TracedFunction
 from tenferro.tracer.errors import DtypeError, ShapeError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.trace import running_trace
-from tenferro.tracer.traced import as_traced
+from tenferro.tracer.traced import TracedArray, as_traced
 
 Pairs = Sequence[tuple[Any, Any]]
 
@@ -110,7 +110,7 @@ def _padded(x: Any, pads: Pairs, inner: Sequence[int], first: int, fill: Any) ->
         return x
     from tenferro.tracer.api.lax_registry import LAX
 
-    plain = isinstance(fill, bool | int | float | np.generic)
+    plain = type(fill) is not TracedArray
     return LAX["pad"].function(x, np.asarray(fill, x.dtype)[()] if plain else fill.astype(x.dtype), config)
 
 
