@@ -77,9 +77,10 @@ class ViewFrom:
 class Shortcut:
     """A bound block that is all of a program, but for views.
 
-    block: its template's words. places: input → its place among the block's arrays. outputs: for each of the program's
-    outputs what it is. ``made``: the byte offsets in the block of the arrays that it makes. calls: as often it may be
-    entered before Python is to look again, −1 for any number."""
+    block: its template's words; these and the numbers of views may remember how they were computed. places: input → its
+    place among the block's arrays. outputs: for each of the program's outputs what it is. ``made``: the byte offsets in
+    the block of the arrays that it makes. calls: as often it may be entered before Python is to look again, −1 for any
+    number."""
 
     owner: object
     block: Sequence[int]
@@ -118,6 +119,11 @@ class Executable(ABC):
     ) -> Shortcut | None:
         """What native calls may run for inputs of these layouts, which have been run before; None where Python is
         needed. ``is_spent``: the last one's ``calls`` are used up. ``donation``: what such calls give up."""
+        return None
+
+    def shortcut_of_sizes(self, layouts: Sequence[Any], is_spent: bool = False) -> Shortcut | None:
+        """``shortcut`` in numbers that remember how they were computed: ``layouts`` has an int for each int among the
+        inputs, the shape and the strides of each array. Raises whatever such numbers cannot do."""
         return None
 
     @abstractmethod

@@ -22,6 +22,17 @@ def input_sizes(inputs: Sequence[Any]) -> dict[Leaf, int]:
     return found
 
 
+def layout_sizes(layouts: Sequence[Any]) -> dict[Leaf, Any]:
+    """``input_sizes`` of numbers for ints and (shape, strides) for arrays."""
+    found: dict[Leaf, Any] = {}
+    for k, x in enumerate(layouts):
+        if isinstance(x, tuple):
+            found.update((Leaf("extent", k, axis), n) for axis, n in enumerate(x[0]))
+        else:
+            found[Leaf("int", k)] = x
+    return found
+
+
 def scalar_array(source: Literal | DimScalar, env: Environment) -> np.ndarray[Any, Any]:
     """A fresh array of rank 0 that holds the literal, or the size under ``env``."""
     value = source.value if isinstance(source, Literal) else evaluate(source.expr, env)

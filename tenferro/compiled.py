@@ -14,12 +14,13 @@ from tenferro.engines.engine import Engine, RunResult, Shortcut
 from tenferro.engines.errors import StaleError
 from tenferro.engines.recording import received
 from tenferro.engines.remote import RemoteArray
-from tenferro.guards import Predicate, compile_guards, environment
+from tenferro.engines.values import layout_sizes
+from tenferro.guards import Predicate, compile_guards, environment, holds
 from tenferro.runtime import Prepared, PrepareOptions, Runtime, signature_of, target_of
 from tenferro.too_large import error_for
 from tenferro.tracer import tree
 from tenferro.tracer.capture_guards import Captures
-from tenferro.tracer.dims import evaluate
+from tenferro.tracer.dims import Leaf, evaluate
 from tenferro.tracer.errors import TenferroError
 from tenferro.tracer.program import SemanticProgram, Value
 from tenferro.tracer.records import dataclass
@@ -28,9 +29,17 @@ from tenferro.tracer.signature import AnyArray, as_native
 from tenferro.tracer.trace import is_tenferro_array
 
 if TYPE_CHECKING:
+    from tenferro.engines.cpu.entries import Entry
     from tenferro.lowered import Lowered
     from tenferro.lowering.plan import Plan
 
+FEW_LAYOUTS = 3
+"""Layouts that are met before calls of any sizes are learnt: as many as a script with a set for training and one for
+testing has, and one more."""
+MOST_SIZED = 6
+"""Ranges of sizes, each bound in its own way, that are learnt."""
+LAYOUTS_AFTER_FAILURE = 1000
+"""Layouts that are met before the next try where the last one gave nothing."""
 Wrap = Callable[[AnyArray, Engine, bool], Any]
 Kind = OneOf["array", "scalar", "number"]
 
@@ -103,6 +112,8 @@ class Compiled:
         self.runtime = runtime
         self.engines = engines
         self.used = 0
+        self.layouts = 0  # that were met since calls of any sizes were learnt last
+        self.sized: list[Entry] = []  # entries for calls of any sizes
         self.number = 0  # of the trace that made it
         self.guard: Predicate = compile_guards(program.guards)
         self.has_late = not captures.is_empty or bool(traced.constants)
@@ -175,6 +186,18 @@ class Compiled:
             return None
         return None if any(r.source == "input" for r in self._leaves) else self._leaves
 
+    def is_due_for_sizes(self) -> bool:
+        """Whether to try for native calls of any sizes, at a call of a layout that was not met before: at the third
+        since the last such try, a few times, and when those of an entry are used up."""
+        self.layouts += 1
+        is_new = self.layouts >= FEW_LAYOUTS and len(self.sized) < MOST_SIZED
+        return is_new or any(entry.is_spent for entry in self.sized)
+
+    def tried_sizes(self, entry: Entry | None, spent: Sequence[Entry]) -> None:
+        """Such a try gave this entry, or none, in place of those that were used up."""
+        self.sized = [e for e in self.sized if e not in spent] + ([] if entry is None else [entry])
+        self.layouts = FEW_LAYOUTS - LAYOUTS_AFTER_FAILURE if entry is None else 0
+
     def constants(self) -> list[Any]:
         """For each input behind the arguments the array that the trace itself made; None for a captured one."""
         return [constant for constant, *_ in self._late]
@@ -196,6 +219,21 @@ class Compiled:
             return ()
         lent = {number for kind, number in shortcut.outputs if kind == "input"}
         return tuple([k for k in (*dict(self._writes), *self._donations.offers) if k in lent])
+
+    def shortcut_of_sizes(self, layouts: Sequence[Any], is_spent: bool) -> Shortcut | None:
+        """``shortcut`` for any sizes that the program serves, which are conditions of the numbers in ``layouts``."""
+        env = layout_sizes(layouts)
+        for k, declared in enumerate(self.program.inputs):
+            fixed = [(Leaf("extent", k, a), n) for a, n in enumerate(declared.value.type.shape) if isinstance(n, int)]
+            if declared.kind != "int" and any(env[leaf] != n for leaf, n in fixed):
+                return None
+        if not all(holds(guard, env) for guard in self.program.guards):
+            return None
+        flat = self.prepared.flat
+        if flat is None or self.prepared.epoch != self.runtime.epoch or any(e.broken for e in self.engines):
+            return None
+        # What may be written in place depends on the addresses of a call.
+        return None if self._donations is not None else flat.shortcut_of_sizes(layouts, is_spent)
 
     def _results(self, engines: Sequence[Engine]) -> str:
         """Where results are to lie: tn.Arrays on the first engine, NumPy arrays on the host. Engines of the host share

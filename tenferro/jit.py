@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tenferro.explain import CacheInfo, Explanation
     from tenferro.lowered import Lowered
     from tenferro.programs import Programs
-    from tenferro.shortcuts import Shortcuts
+    from tenferro.shortcuts import Served, Shortcuts
 
 MAX_EXACT = 1024
 Around = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -166,9 +166,13 @@ class JitFunction(NativeCallable):
         if self._found is None and (ready := self._ready(call)) is not None:
             return ready[0]
         found = self._programs.find(call)
-        if _is_same(inputs, originals, call):
-            self._remember(parts, call, found.compiled)
-        return found.run()
+        if not _is_same(inputs, originals, call):
+            return found.run()
+        self._remember(parts, call, found.compiled)
+        done = found.run()
+        if (not method or self._binder.is_method) and found.compiled.is_due_for_sizes():
+            self._learn_sizes(found.compiled, args, kwargs, inputs, wrapped, receiver is not None)
+        return done
 
     def _add(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], receiver: Any, key: list[Any], inputs: list[Any],
@@ -215,14 +219,39 @@ class JitFunction(NativeCallable):
         if is_paused():
             exact.runs = 1  # the first call after the pause is due
             return
-        if not exact.compiled.is_direct:
-            return
-        known = self._shortcuts or self._begin_shortcuts()
+        known = self._entries(exact.compiled)
         if known is None:
             return
         spent = exact.entry if exact.entry is not None and exact.entry.is_spent else None
         if spent is not None:
             known.drop(spent)
+        served = self._served(exact.compiled, args, kwargs, inputs, wrapped, has_receiver)
+        exact.entry = known.learn(served, spent is not None)
+
+    def _learn_sizes(
+        self, compiled: Compiled, args: tuple[Any, ...], kwargs: dict[str, Any], inputs: Sequence[Any], wrapped: bool,
+        has_receiver: bool,
+    ) -> None:  # fmt: skip
+        """The same for calls of other sizes."""
+        known = None if is_paused() else self._entries(compiled)
+        if known is None:
+            return
+        spent = [entry for entry in compiled.sized if entry.is_spent]
+        for entry in spent:
+            known.drop(entry)
+        served = self._served(compiled, args, kwargs, inputs, wrapped, has_receiver)
+        compiled.tried_sizes(known.learn_sizes(served, bool(spent)), spent)
+
+    def _entries(self, compiled: Compiled) -> Shortcuts | None:
+        """The entries of this function; None where none can be of the program."""
+        return (self._shortcuts or self._begin_shortcuts()) if compiled.is_direct else None
+
+    def _served(
+        self, compiled: Compiled, args: tuple[Any, ...], kwargs: dict[str, Any], inputs: Sequence[Any], wrapped: bool,
+        has_receiver: bool,
+    ) -> Served:  # fmt: skip
+        from tenferro.shortcuts import Served
+
         first: Sequence[int] = range(len(args))
         rest: dict[str, int] = {}
         if kwargs:
@@ -231,9 +260,7 @@ class JitFunction(NativeCallable):
         nums, names = self._binder.static_nums, self._binder.static_names
         order = [(k, place in nums or place in names) for place, k in (*enumerate(first), *rest.items())]
         receiver = order.pop(0)[0] if has_receiver else None
-        exact.entry = known.learn(
-            args, kwargs, order, receiver, exact.compiled, inputs, wrapped, spent is not None
-        )  # fmt: skip
+        return Served(args, kwargs, order, receiver, compiled, inputs, wrapped)
 
     def _begin_shortcuts(self) -> Shortcuts | None:
         """From now on calls are native ones where an entry serves them; None where there are no native calls."""

@@ -47,13 +47,15 @@ class Given:
 
 class Writer:
     """Writes an entry's records in the order in which ``call_key.add`` finds a call's inputs. ``places``: of inputs
-    among the block's arrays."""
+    among the block's arrays. ``any_sizes``: sizes, strides and ints are a formula's leaves, in order."""
 
-    def __init__(self, entry: Entry, places: Mapping[int, int]) -> None:
+    def __init__(self, entry: Entry, places: Mapping[int, int], any_sizes: bool = False) -> None:
         self.inputs: list[Given] = []
         self.found_wrapped = False
         self._entry = entry
         self._places = places
+        self._any_sizes = any_sizes
+        self._leaves = 0
         self._receiver: tuple[int, Any] | None = None
         self._read: dict[tuple[Any, ...], tuple[int, Any]] = {}
 
@@ -70,10 +72,14 @@ class Writer:
         """Records of value k."""
         kind, entry = type(value), self._entry
         if kind is np.ndarray:
-            entry.array(k, value, self._place())
+            self._layout(k, value)
             self.inputs.append(Given(k, k, kind))
         elif kind is int:
-            entry.integer(k, value)
+            if self._any_sizes:
+                entry.any_integer(k, self._leaves)
+                self._leaves += 1
+            else:
+                entry.integer(k, value)
             self.inputs.append(Given(k, k, kind))
         elif kind is float or kind is complex or issubclass(kind, np.generic):
             entry.number(k, kind, self._place())
@@ -83,12 +89,20 @@ class Writer:
                 raise Unfit
             self.found_wrapped = True
             inner = entry.wrapped(k, value._engine, value._scalar)
-            entry.array(inner, value._data, self._place())
+            self._layout(inner, value._data)
             self.inputs.append(Given(k, inner, kind, value._engine))
         elif kind in BY_VALUE:
             entry.same(k, value)
         else:
             self._container(k, value)
+
+    def _layout(self, k: int, x: np.ndarray[Any, Any]) -> None:
+        """The record of an array."""
+        if not self._any_sizes:
+            self._entry.array(k, x, self._place())
+            return
+        self._entry.any_sizes(k, x, self._place(), self._leaves)
+        self._leaves += 2 * x.ndim
 
     def _container(self, k: int, value: Any) -> None:
         kind, entry = type(value), self._entry

@@ -15,21 +15,50 @@ import numpy as np
 
 from tenferro.array import Array
 from tenferro.engines.cpu.entries import Entry, Form, Leaf
+from tenferro.engines.cpu.hinted import Formula
 from tenferro.engines.cpu.native import server
 from tenferro.engines.cpu.native_call import MAX_ENTRIES
 from tenferro.engines.cpu.native_types import Callable as NativeCallable
 from tenferro.engines.cpu.shortcuts import State, initialise, make_native, set_wrapper
+from tenferro.engines.engine import Shortcut
+from tenferro.engines.values import layout_sizes
 from tenferro.guards import environment
 from tenferro.native_records import Unfit, Writer
 from tenferro.tracer import switches
-from tenferro.tracer.dims import evaluate
+from tenferro.tracer.dims import Leaf as DimLeaf, evaluate
 from tenferro.tracer.errors import LoweringError
+from tenferro.tracer.records import dataclass
 from tenferro.tracer.tree import TreeDef
 
 if TYPE_CHECKING:
-    from tenferro.compiled import Compiled
+    from tenferro.compiled import Compiled, Late
 
 _FORMS: dict[type | None, Any] = {None: "leaf", type(None): "none", tuple: "tuple", list: "list", dict: "dict"}
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A call that a program has just served. ``order``: its values (arguments, then keywords as given) in the order of
+    the program's inputs, and whether each is static; ``receiver``: the value that is the method's object; ``inputs``:
+    what the values are as inputs; ``wrapped``: a tn.Array is among them."""
+
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    order: Sequence[tuple[int, bool]]
+    receiver: int | None
+    compiled: Compiled
+    inputs: Sequence[Any]
+    wrapped: bool
+
+    @property
+    def values(self) -> tuple[Any, ...]:
+        """Arguments, then keywords."""
+        return (*self.args, *self.kwargs.values())
+
+    @property
+    def object(self) -> Any:
+        """The method's, None without one."""
+        return None if self.receiver is None else self.values[self.receiver]
 
 
 class Shortcuts:
@@ -70,55 +99,79 @@ class Shortcuts:
         self._known = [(entry, compiled, entry.served) for entry, compiled, _ in self._known[:MAX_ENTRIES]]
         return found
 
-    def learn(
-        self,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        order: Sequence[tuple[int, bool]],
-        receiver: int | None,
-        compiled: Compiled,
-        inputs: Sequence[Any],
-        wrapped: bool,
-        is_spent: bool,
-    ) -> Entry | None:
-        """Serve calls like this one, which the program has just served, from now on; None where that cannot be.
-
-        order: the call's values (arguments, then keywords as given) in the order of the program's inputs, and whether
-        each is static. receiver: the value that is the method's object. inputs: what they are as inputs."""
-        if switches.is_paused() or not compiled.is_direct:
-            return None
-        values = [*args, *kwargs.values()]
-        late = compiled.late(None if receiver is None else values[receiver])
+    def learn(self, served: Served, is_spent: bool) -> Entry | None:
+        """Serve calls like this one from now on; None where that cannot be. ``is_spent``: those of a former entry are
+        used up."""
+        late = self._late(served)
         if late is None:
             return None
-        inputs = (*inputs, *late.inputs)
-        entry = Entry(len(args), tuple(kwargs))
+        compiled, inputs = served.compiled, (*served.inputs, *late.inputs)
+        entry = Entry(len(served.args), tuple(served.kwargs))
         shortcut = compiled.shortcut(inputs, is_spent)
         if shortcut is None:
             return None
-        writer = Writer(entry, shortcut.places)
+        return self._learnt(entry, served, inputs, shortcut, environment(compiled.program, inputs))
+
+    def learn_sizes(self, served: Served, is_spent: bool) -> Entry | None:
+        """``learn`` for calls of any sizes for which the program would be bound as for these."""
+        late = self._late(served)
+        if late is None:
+            return None
+        compiled, inputs = served.compiled, (*served.inputs, *late.inputs)
+        entry = Entry(len(served.args), tuple(served.kwargs))
+        formula = Formula()
+        layouts = layouts_of(formula, inputs)
         try:
-            if receiver is not None:
-                writer.receiver(receiver, values[receiver])
-            for k, is_static in order:
+            shortcut = compiled.shortcut_of_sizes(layouts, is_spent)
+            if shortcut is None or not formula.is_open():
+                return None
+            return self._learnt(entry, served, inputs, shortcut, layout_sizes(layouts), formula)
+        except Exception:  # some step of the binding asks for what such numbers cannot do
+            return None
+
+    def _late(self, served: Served) -> Late | None:
+        """What the call's captures are; None where it cannot be a native one."""
+        if switches.is_paused() or not served.compiled.is_direct:
+            return None
+        return served.compiled.late(served.object)
+
+    def _learnt(
+        self, entry: Entry, served: Served, inputs: Sequence[Any], shortcut: Shortcut, env: Mapping[DimLeaf, Any],
+        formula: Formula | None = None,
+    ) -> Entry | None:  # fmt: skip
+        """Put the entry in force, once it is written."""
+        compiled, values = served.compiled, served.values
+        writer = Writer(entry, shortcut.places, formula is not None)
+        try:
+            if served.receiver is not None:
+                writer.receiver(served.receiver, served.object)
+            for k, is_static in served.order:
                 writer.static(k, values[k]) if is_static else writer.write(k, values[k])
             writer.captures(compiled)
             if len(writer.inputs) != len(inputs):
                 return None
-            engine = compiled.engines[0] if wrapped or writer.found_wrapped else None
-            treedef, _ = compiled.results
-            form, leaves = _form(treedef), _leaves(compiled, writer, engine, inputs)
+            engine = compiled.engines[0] if served.wrapped or writer.found_wrapped else None
+            form, leaves = _form(compiled.results[0]), _leaves(compiled, writer, engine, env)
         except (Unfit, LoweringError):
             return None
         for k in compiled.donated(shortcut):
             others = {g.array: x for g, x in zip(writer.inputs, inputs, strict=True) if isinstance(x, np.ndarray)}
             others.pop(writer.inputs[k].array)
             entry.apart(writer.inputs[k].array, inputs[k], others)
-        if not entry.seal(shortcut, form, leaves, {k: given.array for k, given in enumerate(writer.inputs)}):
+        if not entry.seal(shortcut, form, leaves, {k: given.array for k, given in enumerate(writer.inputs)}, formula):
             return None
         self._state.add(entry)
         self._known = [(entry, compiled, 0), *self._known[: MAX_ENTRIES - 1]]
         return entry
+
+
+def layouts_of(formula: Formula, inputs: Sequence[Any]) -> list[Any]:
+    """The inputs' ints, and shapes and strides of its arrays, as leaves in order."""
+
+    def leaves(numbers: Sequence[int]) -> tuple[Any, ...]:
+        return tuple([formula.leaf(n) for n in numbers])
+
+    return [formula.leaf(x) if isinstance(x, int) else (leaves(x.shape), leaves(x.strides)) for x in inputs]
 
 
 def _form(treedef: TreeDef) -> Form:
@@ -129,9 +182,9 @@ def _form(treedef: TreeDef) -> Form:
     return Form(kind, tuple(map(_form, treedef.children)), tuple(keys))
 
 
-def _leaves(compiled: Compiled, writer: Writer, engine: object, inputs: Sequence[Any]) -> list[Leaf]:
+def _leaves(compiled: Compiled, writer: Writer, engine: object, env: Mapping[DimLeaf, Any]) -> list[Leaf]:
     """What ``Compiled.run`` makes of a result, leaf by leaf. ``engine``: of the tn.Arrays among them, None where arrays
-    are NumPy's."""
+    are NumPy's. ``env``: the call's sizes."""
     leaves: list[Leaf] = []
     first: dict[tuple[str, int], int] = {}
     for result in compiled.results[1]:
@@ -141,7 +194,7 @@ def _leaves(compiled: Compiled, writer: Writer, engine: object, inputs: Sequence
                 leaves.append(Leaf("object", value))
                 continue
             case "size":
-                leaves.append(Leaf("object", evaluate(value, environment(compiled.program, inputs))))
+                leaves.append(Leaf("size", evaluate(value, env)))
                 continue
         again = first.setdefault((result.source, value), len(leaves))
         if again < len(leaves):

@@ -144,9 +144,10 @@ def most_alive(made: Sequence[Made]) -> int:
 
 def _bins(temporaries: Sequence[Made]) -> list[_Bin]:
     found: list[_Bin] = []
-    open_: dict[int, list[tuple[int, int]]] = defaultdict(list)  # size → (last step, number of the bin), a heap
+    open_: dict[Any, list[tuple[int, int]]] = defaultdict(list)  # size → (last step, number of the bin), a heap
     for made in temporaries:
-        free = open_[made.size]
+        # Numbers that remember how they were computed are one size where they were computed alike.
+        free = open_[getattr(made.size, "ref", made.size)]
         if free and free[0][0] < made.first:
             number = heapq.heapreplace(free, (made.last, free[0][1]))[1]
             found[number].members.append(made)

@@ -109,6 +109,7 @@ class Tail:
 class Binder:
     """Binds steps from ``start`` on. One use."""
 
+    make_block = Block
     plan: Plan
     kernels: KernelTable
     env: dict[Leaf, int]
@@ -165,7 +166,7 @@ class Binder:
         blocks = [action for action in self.actions if isinstance(action, Enter)]
         for action in blocks:
             action.address = action.block.seal(self.level, brief)
-        if any(action.block.is_brief(brief) for action in blocks):
+        if brief and any(action.block.is_brief(brief) for action in blocks):
             self.level = FAST  # all of it may be made better later
         outputs: tuple[int | Source, ...] = ()
         if tail is None:
@@ -279,7 +280,7 @@ class Binder:
 
     def open_block(self) -> Block:
         if self.block is None:
-            self.block = Block()
+            self.block = self.make_block()
             self.block_positions, self.made, self.dead, self.launched = {}, {}, {}, {}
             self.occupancy, self.checked = Occupancy(), False
             self.block_seconds = 0.0

@@ -6,14 +6,28 @@ anything between that Python does.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from tenferro.engines.cpu.binding import BoundPlan, Drop, Enter, ViewOf
+from tenferro.engines.cpu.binding import Binder, BoundPlan, Drop, Enter, ViewOf
 from tenferro.engines.cpu.native import Block
 from tenferro.engines.cpu.native_entry import OUTPUTS, OUTPUTS_AT
 from tenferro.engines.cpu.native_match import MAX_VALUES
 from tenferro.engines.engine import ArrayFrom, Shortcut, ViewFrom
 from tenferro.tracer.records import dataclass
+
+
+class Unsealed(Block):
+    """A block that is read as words: its numbers may be more than ints."""
+
+    template: list[int] | None = None
+
+    def seal(self, level: int = 0, longest: float = 0.0) -> int:
+        self.template = self.words(level, longest)
+        return 0
+
+
+class UnsealedBinder(Binder):
+    """A binder of such blocks."""
+
+    make_block = Unsealed
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +42,9 @@ class Direct:
     def shortcut(self, owner: object, threads: int, calls: int) -> Shortcut:
         """For entries; ``owner`` keeps the block's code alive."""
         block = self.block or Block()
-        if block.buffer is None:
-            block.seal()
-        assert block.buffer is not None
-        words: Sequence[int] = block.buffer.tolist()
+        words = block.template if isinstance(block, Unsealed) else None
+        if words is None:
+            words = block.words() if block.buffer is None else block.buffer.tolist()
         made = tuple([8 * (words[OUTPUTS_AT] + k) for k in range(words[OUTPUTS])])
         places = {p: k for k, p in enumerate(self.positions)}
         return Shortcut(owner, words, threads, places, self.outputs, made, self.views, calls)

@@ -11,14 +11,16 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, assert_never
 
 import numpy as np
 
 from tenferro.engines.cpu import binding, loop_kernel, loops, memory, native, products, select, threads
 from tenferro.engines.cpu.binding import Binder, BoundPlan, Call, Drop, Enter, Place, Tail, ViewOf
-from tenferro.engines.cpu.direct import direct
+from tenferro.engines.cpu.direct import UnsealedBinder, direct
 from tenferro.engines.cpu.donating import bind_donated
+from tenferro.engines.cpu.hinted import hint
 from tenferro.engines.cpu.kernel import FAST, GOOD, KernelTable
 from tenferro.engines.cpu.layout import Strided
 from tenferro.engines.cpu.recorded import Recorded
@@ -28,7 +30,7 @@ from tenferro.engines.engine import NO_EXECUTORS, Engine, Executable, Executor, 
 from tenferro.engines.events import Driver, WorkerDriver
 from tenferro.engines.recording import recorders
 from tenferro.engines.reference import ReferenceExecutable, evaluated
-from tenferro.engines.values import input_sizes, scalar_array
+from tenferro.engines.values import input_sizes, layout_sizes, scalar_array
 from tenferro.lowering import lower
 from tenferro.lowering.donation import Donation
 from tenferro.lowering.exec_program import Slot
@@ -144,6 +146,23 @@ class CpuExecutable(Executable):
         calls = max(1, int(bound.seconds_left / max(bound.seconds, 1e-6))) if bound.seconds_left > 0.0 else -1
         return found.shortcut((self, bound), threads.count(self._share), calls)
 
+    def shortcut_of_sizes(self, layouts: Sequence[Any], is_spent: bool = False) -> Shortcut | None:
+        is_good = is_spent or self._tier == "2" or any(b.level == GOOD for b in self._bound.values())
+        places, env = {}, layout_sizes(layouts)
+        for k, (declared, x) in enumerate(zip(self.plan.program.inputs, layouts, strict=True)):
+            places[declared.slot.index] = Place(k, Strided(0, *x) if isinstance(x, tuple) else Strided(0, (), ()))
+        binder = UnsealedBinder(self.plan, self.table, env, places, len(layouts), GOOD if is_good else FAST)
+        binder.good_from = self._good_from
+        bound = binder.bind(0)
+        found = direct(bound, len(layouts))
+        if found is None:
+            return None
+        made = found.shortcut(self, threads.count(self._share), -1)
+        if bound.level == FAST and self._tier == "auto":
+            seconds = max(hint(binder.seconds), 1e-6)
+            made = replace(made, calls=max(1, int(TIER_FACTOR * self.compile_seconds / seconds)))
+        return made
+
     def _run_bound(self, bound: BoundPlan, inputs: Sequence[Array | int]) -> RunResult:
         """Run a plan that was bound to just these layouts."""
         only = bound.only
@@ -190,12 +209,15 @@ class CpuExecutable(Executable):
             places[declared.slot.index] = Place(k, strided)
         return Binder(plan, self.table, input_sizes(inputs), places, len(inputs), level)
 
+    @property
+    def _good_from(self) -> float:
+        """Estimated seconds of a run from which on level 2 comes first."""
+        if self._tier != "auto":
+            return math.inf
+        return max(GOOD_AT_ONCE_SECONDS, len(self.plan.program.instructions) * GOOD_AT_ONCE_PER_OPERATION)
+
     def _bind(self, key: Any, inputs: Sequence[Array | int], donation: Donation | None = None) -> BoundPlan:
-        good_from = math.inf
-        if self._tier == "auto":
-            operations = len(self.plan.program.instructions)
-            good_from = max(GOOD_AT_ONCE_SECONDS, operations * GOOD_AT_ONCE_PER_OPERATION)
-        bound = self._bound_at(GOOD if self._tier == "2" else FAST, inputs, donation, good_from)
+        bound = self._bound_at(GOOD if self._tier == "2" else FAST, inputs, donation, self._good_from)
         if bound.level == FAST and self._tier == "auto":
             bound.seconds_left = TIER_FACTOR * self.compile_seconds
         self._bound[key] = bound

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tenferro.engines.cpu import native, native_match as m, native_results as r
+from tenferro.engines.cpu.hinted import Formula, Hinted, hint
 from tenferro.engines.cpu.native_call import NUMBER_TYPES
 from tenferro.engines.cpu.native_entry import WORDS
 from tenferro.engines.engine import ArrayFrom, Shortcut
@@ -28,11 +29,11 @@ Words = np.ndarray[Any, np.dtype[np.int64]]
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A leaf of a result. ``source``: the program's output ``which``, the call's value ``which``, that very object, or
-    the leaf ``which`` once more. ``kind``: an output as an array, a NumPy scalar or a Python number. ``engine``: of the
-    tn.Array that it is in."""
+    """A leaf of a result. ``source``: the program's output ``which``, the call's value ``which``, that very object,
+    that int, or the leaf ``which`` once more. ``kind``: an output as an array, a NumPy scalar or a Python number.
+    ``engine``: of the tn.Array that it is in."""
 
-    source: Literal["output", "value", "object", "again"]
+    source: Literal["output", "value", "object", "size", "again"]
     which: Any
     kind: Literal["array", "scalar", "number"] = "array"
     engine: object = None
@@ -48,7 +49,6 @@ class Form:
     keys: tuple[Any, ...] = ()
 
 
-_SOURCES = {"value": r.GIVEN_VALUE, "object": r.OBJECT, "again": r.AGAIN}
 _FORMS = {"leaf": r.LEAF, "none": r.NOTHING, "tuple": r.IN_TUPLES, "list": r.IN_LISTS, "dict": r.IN_DICTS}
 
 
@@ -75,6 +75,15 @@ class Entry:
         # Looked at last: reading an attribute may run Python, which may give an array another shape.
         words = [m.ARRAY, value, id(x.dtype), place, x.ndim, *x.shape, *x.strides]
         self._last.append([8 * (1 + len(words)), *words])
+
+    def any_sizes(self, value: int, x: Array, place: int, first: int) -> None:
+        """An aligned array of this dtype and rank; its sizes and strides are the formula's leaves from ``first`` on."""
+        self._keep.append(x.dtype)
+        self._last.append([56, m.ANY_SIZES, value, id(x.dtype), place, x.ndim, 8 * first])
+
+    def any_integer(self, value: int, leaf: int) -> None:
+        """An int of 64 bits, which is that leaf of the formula."""
+        self._add(m.ANY_INTEGER, value, 8 * leaf)
 
     def number(self, value: int, kind: type, place: int) -> None:
         """A number of this very class. LoweringError for one whose number stands elsewhere in the object."""
@@ -207,27 +216,37 @@ class Entry:
         self.values += 1
         return self.values - 1
 
-    def seal(self, shortcut: Shortcut, form: Form, leaves: Sequence[Leaf], inputs: Mapping[int, int]) -> bool:
-        """Write the words. ``inputs``: program input → its value. False where there is too much of something, or one
-        array is two leaves."""
+    def seal(
+        self,
+        shortcut: Shortcut,
+        form: Form,
+        leaves: Sequence[Leaf],
+        inputs: Mapping[int, int],
+        formula: Formula | None = None,
+    ) -> bool:
+        """Write the words. ``inputs``: program input → its value. ``formula``: of the numbers in the shortcut and the
+        leaves, where these are not of one call's sizes. False where there is too much of something, or one array is two
+        leaves."""
         outputs = [shortcut.outputs[leaf.which] for leaf in leaves if leaf.source == "output"]
         made = [o for o in outputs if o[0] != "input"]
         if max(self.values, len(leaves), _pushes(form)) > m.MAX_VALUES or len(set(made)) < len(made):
             return False
-        image = _Image(shortcut, inputs)
+        image = Image(shortcut, inputs, leaves)
         self._keep += [shortcut, leaves, form, image.words]
         forms = [] if form.kind == "leaf" else _form_words(form)
-        written = [word for leaf in image.leaves(leaves) for word in leaf]
+        written = [word for leaf in leaves for word in image.leaf(leaf)]
         records = [word for record in (*self._records, *self._last) for word in record]
-        fixed = m.ENTRY_WORDS + len(self._names)
-        leaves_at = fixed + len(records)
+        sizes = [] if formula is None else formula_words(formula, image)
+        leaves_at = m.ENTRY_WORDS + len(self._names) + len(records)
+        forms_at = leaves_at + len(written)
         head = [
             id(self), int(image.words.ctypes.data), shortcut.threads, self._given, len(self._names),
-            len(self._records) + len(self._last), 8 * fixed, shortcut.calls, 0, len(leaves), 8 * leaves_at, len(forms),
-            8 * (leaves_at + len(written)), len(shortcut.views), image.views_at,
+            len(self._records) + len(self._last), 8 * (m.ENTRY_WORDS + len(self._names)), shortcut.calls, 0,
+            len(leaves), 8 * leaves_at, len(forms), 8 * forms_at, len(shortcut.views), image.views_at,
+            8 * (forms_at + len(forms)) if sizes else 0,
         ]  # fmt: skip
         names = [id(name) for name in self._names]
-        self.words = np.array([*head, *names, *records, *written, *forms], np.int64)
+        self.words = np.array([*head, *names, *records, *written, *forms, *sizes], np.int64)
         return True
 
     @property
@@ -252,11 +271,13 @@ def _reach(x: Array) -> tuple[int, int]:
 _ITEM = "item"  # the method of an array that gives its number
 
 
-class _Image:
-    """What an entry copies for each run: its block's template with the views behind it."""
+class Image:
+    """What an entry copies for each run: its block's template, behind it the views and the sizes among the results.
 
-    def __init__(self, shortcut: Shortcut, inputs: Mapping[int, int]) -> None:
-        words = list(shortcut.block)
+    ``words``: as of the call that was bound; ``followed``: those that a formula gives, with their places in bytes."""
+
+    def __init__(self, shortcut: Shortcut, inputs: Mapping[int, int], leaves: Sequence[Leaf]) -> None:
+        words: list[Any] = list(shortcut.block)
         self.views_at = 8 * len(words)
         self._shortcut, self._inputs = shortcut, inputs
         self._made_by_view: list[int] = []
@@ -265,31 +286,46 @@ class _Image:
             kind, number = view.of
             of = -1 - inputs[number] if kind == "input" else self._at(view.of)
             words += [0, of, id(view.dtype), view.offset, len(view.shape), *view.shape, *view.strides]
+        self._sizes: list[int] = []
+        for leaf in leaves:
+            if leaf.source == "size":
+                self._sizes.append(8 * len(words))
+                words.append(leaf.which)
         words[WORDS] = len(words)
-        self.words = np.array(words, np.int64)
+        self.followed = [(word, 8 * k) for k, word in enumerate(words) if isinstance(word, Hinted)]
+        self.words = np.array([hint(word) for word in words], np.int64)
 
     def _at(self, array: ArrayFrom) -> int:
         """The byte offset at which an array stands that a run makes."""
         kind, number = array
         return self._shortcut.made[number] if kind == "made" else self._made_by_view[number]
 
-    def leaves(self, leaves: Sequence[Leaf]) -> list[list[int]]:
-        """The leaves' words."""
-        return [self._leaf(leaf) for leaf in leaves]
-
-    def _leaf(self, leaf: Leaf) -> list[int]:
-        if leaf.source == "output":
-            array = self._shortcut.outputs[leaf.which]
-            is_given = array[0] == "input"
-            source, which = (r.GIVEN_VALUE, self._inputs[array[1]]) if is_given else (r.MADE, self._at(array))
-        else:
-            source = _SOURCES[leaf.source]
-            which = id(leaf.which) if leaf.source == "object" else leaf.which
+    def leaf(self, leaf: Leaf) -> list[int]:
+        """The leaf's words; leaves are asked for in order."""
+        match leaf.source:
+            case "output":
+                array = self._shortcut.outputs[leaf.which]
+                is_given = array[0] == "input"
+                source, which = (r.GIVEN_VALUE, self._inputs[array[1]]) if is_given else (r.MADE, self._at(array))
+            case "value":
+                source, which = r.GIVEN_VALUE, leaf.which
+            case "object":
+                source, which = r.OBJECT, id(leaf.which)
+            case "size":
+                source, which = r.SIZE, self._sizes.pop(0)
+            case "again":
+                source, which = r.AGAIN, leaf.which
         if leaf.kind == "number":
             return [source, which, r.AS_NUMBER, id(_ITEM), 0]
         if leaf.engine is not None:
             return [source, which, r.AS_WRAPPED, id(leaf.engine), id(leaf.is_scalar)]
         return [source, which, r.AS_SCALAR if leaf.kind == "scalar" else r.AS_IS, 0, 0]
+
+
+def formula_words(formula: Formula, image: Image) -> list[int]:
+    """What ``native_sizes.follow`` reads: the image is as the formula's leaves in the call that was bound."""
+    constants, lines = formula.written(image.followed)
+    return [len(formula.leaves), len(constants), 8 * len(lines), *formula.leaves, *constants, *lines]
 
 
 def _pushes(form: Form) -> int:

@@ -256,7 +256,7 @@ def _add_short(binder: Binder, region: Region, prototype: Region, layout: Layout
     found = short_layout(region, layout, binder.kernels.target.vector_bits)
     if found is None:
         return 0.0
-    variant = replace(variant_of(region, found, "column"), short=found.row_length)
+    variant = replace(variant_of(region, found, "column"), short=int(found.row_length))
     kernel = binder.kernels.short_kernel(prototype, variant, found.axis_loops)
     if kernel is None:
         return 0.0

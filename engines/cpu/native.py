@@ -28,6 +28,7 @@ from tenferro.engines.cpu import (
     native_memory,
     native_pool,
     native_results,
+    native_sizes,
     native_steering,
 )
 from tenferro.engines.cpu.machine import memory_bytes
@@ -47,7 +48,8 @@ CLEAN = 2**63 - 1
 """The latch of a run in which no kernel found anything."""
 
 _MODULES = (
-    native_steering, native_pool, native_memory, native_entry, native_match, native_results, native_call, native_loop,
+    native_steering, native_pool, native_memory, native_entry, native_sizes, native_match, native_results, native_call,
+    native_loop,
 )  # fmt: skip
 _METH_FASTCALL = 0x80
 _lock = threading.RLock()
@@ -342,6 +344,11 @@ class Block:
     def seal(self, level: int = 0, longest: float = 0.0) -> int:
         """The template's address, its kernels at this code generation level, but for those at level 0 that take less
         than ``longest`` seconds. It stays valid while this object lives."""
+        self.buffer = np.array(self.words(level, longest), dtype=np.int64)
+        return int(self.buffer.ctypes.data)
+
+    def words(self, level: int = 0, longest: float = 0.0) -> list[int]:
+        """The template's words, as ``seal`` has them."""
         patch_count = sum(len(launch.patches) for launch in self._launches)
         fixed = native_entry.FIXED_WORDS + native_entry.LAUNCH_WORDS * len(self._launches)
         offset = fixed + native_entry.PATCH_WORDS * patch_count
@@ -349,7 +356,7 @@ class Block:
         patches: list[int] = []
         params: list[int] = []
         for launch in self._launches:
-            mine = level if launch.seconds >= longest else 0
+            mine = level if not longest or launch.seconds >= longest else 0
             address = launch.address if isinstance(launch.address, int) else launch.address(mine)
             launches += [address, offset, launch.total, launch.grain]
             for position, param, byte_offset in launch.patches:
@@ -363,5 +370,4 @@ class Block:
         head = [
             offset + len(outputs), len(self._launches), patch_count, flags, CLEAN, len(self.outputs), offset, 0,
         ]  # fmt: skip
-        self.buffer = np.array([*head, *launches, *patches, *params, *outputs], dtype=np.int64)
-        return int(self.buffer.ctypes.data)
+        return [*head, *launches, *patches, *params, *outputs]

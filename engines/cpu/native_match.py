@@ -23,23 +23,26 @@ from tenferro.engines.cpu.native_entry import (
 )
 from tenferro.engines.cpu.native_language import Foreign, Global, inlined, native, stack
 from tenferro.engines.cpu.native_prelude import load, load32, store
+from tenferro.engines.cpu.native_sizes import NUMBER_BYTES, follow
 
 MAX_VALUES = 256
 VALUE_BYTES = 8 * MAX_VALUES
 
 # An entry, in bytes. NAMES: how many of the values are keywords, whose names stand behind the fixed words. LEFT: calls
-# that it still serves, −1 for any number. What ends in AT is where something stands, in bytes from the entry's start.
+# that it still serves, −1 for any number. What ends in AT is where something stands, in bytes from the entry's start;
+# FORMULA_AT is 0 where sizes are compared.
 (
     OWNER, BLOCK, THREADS, GIVEN, NAMES, RECORDS, RECORDS_AT, LEFT, SERVED, LEAVES, LEAVES_AT, FORM, FORM_AT, VIEWS,
-    VIEWS_AT,
-) = range(0, 120, 8)  # fmt: skip
-ENTRY_WORDS = 15
+    VIEWS_AT, FORMULA_AT,
+) = range(0, 128, 8)  # fmt: skip
+ENTRY_WORDS = 16
 # A record, in bytes: its words in all, its kind, the value that it looks at, what it expects there.
 LENGTH, KIND, VALUE, EXPECTED, PLACE, MORE = range(0, 48, 8)
 # Kinds. Those up to ABSENT only look; those that take an operand have its place among the block's arrays, or −1. The
 # others bring values to light.
-ARRAY, CLASS, INTEGER, SAME, EQUAL_TO, WEAK, SIZED, KEYS, MEMBER, MISSING, NOT_THERE, NOT_OWN, APART, ABSENT = range(14)
-IN_TUPLE, IN_LIST, IN_DICT, IN_CELL, IN_GLOBALS, HELD, WRAPPED, ATTRIBUTE, ITEM = range(14, 23)
+ARRAY, ANY_SIZES, CLASS, INTEGER, ANY_INTEGER, SAME, EQUAL_TO, WEAK, SIZED, KEYS = range(10)
+MEMBER, MISSING, NOT_THERE, NOT_OWN, APART, ABSENT = range(10, 16)
+IN_TUPLE, IN_LIST, IN_DICT, IN_CELL, IN_GLOBALS, HELD, WRAPPED, ATTRIBUTE, ITEM = range(16, 25)
 
 RANK_AT, SIZES_AT, STRIDES_AT = HEAD + 8, HEAD + 16, HEAD + 24
 NPY_ARRAY_ALIGNED, NPY_ARRAY_WRITEABLE = 0x100, 0x400
@@ -109,16 +112,42 @@ def is_array(record: int, value: int) -> int:
     return 1
 
 
+@inlined
+def take_sizes(record: int, value: int, numbers: int) -> int:
+    """Write the sizes and strides of an aligned ndarray of the record's dtype and rank to the numbers; 0 for another
+    one. MORE: the rank, then where its numbers begin."""
+    if load(value + TYPE_AT) != load(OBJECTS + NDARRAY) or load(value + DESCRIPTOR_AT) != load(record + EXPECTED):
+        return 0
+    if load32(value + FLAGS_AT) & NPY_ARRAY_ALIGNED == 0:
+        return 0
+    rank = load32(value + RANK_AT)
+    if rank != load(record + MORE):
+        return 0
+    end = 8 * rank
+    sizes = load(value + SIZES_AT)
+    strides = load(value + STRIDES_AT)
+    target = numbers + load(record + MORE + 8)
+    axis = 0
+    while axis < end:
+        store(target + axis, load(sizes + axis))
+        store(target + end + axis, load(strides + axis))
+        axis += 8
+    return 1
+
+
 @native
-def is_integer(record: int, value: int) -> int:
-    """Whether it is an int of the record's number."""
+def is_integer(record: int, value: int, kind: int, numbers: int) -> int:
+    """Whether it is an int of the record's number, or any of 64 bits, which is written to the numbers."""
     if load(value + TYPE_AT) != load(CALL_OBJECTS + INT):
         return 0
     found = PyLong_AsLongLong(value)
     if found == -1 and PyErr_Occurred():
         PyErr_Clear()
         return 0
-    return found == load(record + EXPECTED)
+    if kind == INTEGER:
+        return found == load(record + EXPECTED)
+    store(numbers + load(record + EXPECTED), found)
+    return 1
 
 
 @native
@@ -202,17 +231,19 @@ def is_apart(record: int, value: int, values: int) -> int:
 
 
 @inlined
-def fits(record: int, kind: int, value: int, values: int) -> int:
+def fits(record: int, kind: int, value: int, values: int, numbers: int) -> int:
     """Whether a value is as its record expects."""
     expected = load(record + EXPECTED)
     if kind == ARRAY:
         return is_array(record, value)
+    if kind == ANY_SIZES:
+        return take_sizes(record, value, numbers)
     if kind == CLASS:
         return load(value + TYPE_AT) == expected
     if kind == SAME:
         return value == expected
-    if kind == INTEGER:
-        return is_integer(record, value)
+    if kind == INTEGER or kind == ANY_INTEGER:
+        return is_integer(record, value, kind, numbers)
     if kind == EQUAL_TO:
         return value == load(values + 8 * expected)
     if kind == WEAK:
@@ -336,6 +367,7 @@ def open_value(record: int, kind: int, value: int, values: int, count: int) -> i
 def matches(entry: int, values: int, addresses: int) -> int:
     """How many values there are, if they are such as the entry serves, else -1; the data of its operands then stand in
     ``addresses``, and what was brought to light is to be let go of."""
+    numbers = stack(NUMBER_BYTES)
     record = entry + load(entry + RECORDS_AT)
     left = load(entry + RECORDS)
     first = load(entry + GIVEN) + load(entry + NAMES)
@@ -344,16 +376,16 @@ def matches(entry: int, values: int, addresses: int) -> int:
         kind = load(record + KIND)
         value = load(values + 8 * load(record + VALUE))
         if kind <= ABSENT:
-            if not fits(record, kind, value, values):
+            if not fits(record, kind, value, values, numbers):
                 let_go(values, first, count)
                 return -1
             if kind <= CLASS:
                 place = load(record + PLACE)
                 if place >= 0:
-                    if kind == ARRAY:
-                        store(addresses + 8 * place, load(value + DATA_AT))
-                    else:
+                    if kind == CLASS:
                         store(addresses + 8 * place, value + NUMBER_AT)
+                    else:
+                        store(addresses + 8 * place, load(value + DATA_AT))
         else:
             found = open_value(record, kind, value, values, count)
             if found < 0:
@@ -362,4 +394,8 @@ def matches(entry: int, values: int, addresses: int) -> int:
             count = found
         record += load(record + LENGTH)
         left -= 1
+    formula = load(entry + FORMULA_AT)
+    if formula and not follow(entry + formula, numbers, load(entry + BLOCK)):
+        let_go(values, first, count)
+        return -1
     return count

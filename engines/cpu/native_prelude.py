@@ -36,6 +36,21 @@ atomic_and32 = _own("atomic_and32", 2)
 # (address, expected, new) → 1 where the exchange took place.
 exchange32 = _own("exchange32", 3)
 multiply_overflows = _own("multiply_overflows", 2)
+# Of signed words.
+signed_multiply_overflows = _own("signed_multiply_overflows", 2)
+add_overflows = _own("add_overflows", 2)
+subtract_overflows = _own("subtract_overflows", 2)
+signed_divide = _own("signed_divide", 2)
+# Words that hold doubles.
+float_add = _own("float_add", 2)
+float_subtract = _own("float_subtract", 2)
+float_multiply = _own("float_multiply", 2)
+float_divide = _own("float_divide", 2)
+float_less = _own("float_less", 2)
+float_equal = _own("float_equal", 2)
+as_float = _own("as_float", 1)
+# To the nearest int, ties to the even one; what is too large becomes the largest.
+rounded = _own("rounded", 1)
 leading_zeros = _own("leading_zeros", 1)
 pause = _own("pause", 0, "void")
 # The control word, with the sticky exception flags where the machine keeps them in the same register.
@@ -158,6 +173,57 @@ define internal i64 @p_atomic_{name}32(i64 %a, i64 %v) alwaysinline {{
     for name in ("add", "or", "and")
 )
 
+_NUMBERS_TEXT = (
+    """
+declare double @llvm.rint.f64(double)
+declare i64 @llvm.fptosi.sat.i64.f64(double)
+define internal i64 @p_signed_divide(i64 %a, i64 %b) alwaysinline {
+  %v = sdiv i64 %a, %b
+  ret i64 %v
+}
+define internal i64 @p_as_float(i64 %a) alwaysinline {
+  %v = sitofp i64 %a to double
+  %w = bitcast double %v to i64
+  ret i64 %w
+}
+define internal i64 @p_rounded(i64 %a) alwaysinline {
+  %x = bitcast i64 %a to double
+  %r = call double @llvm.rint.f64(double %x)
+  %v = call i64 @llvm.fptosi.sat.i64.f64(double %r)
+  ret i64 %v
+}
+"""
+    + "".join(
+        f"""
+declare {{i64, i1}} @llvm.{intrinsic}.with.overflow.i64(i64, i64)
+define internal i64 @p_{name}_overflows(i64 %a, i64 %b) alwaysinline {{
+  %r = call {{i64, i1}} @llvm.{intrinsic}.with.overflow.i64(i64 %a, i64 %b)
+  %o = extractvalue {{i64, i1}} %r, 1
+  %w = zext i1 %o to i64
+  ret i64 %w
+}}"""
+        for name, intrinsic in (("signed_multiply", "smul"), ("add", "sadd"), ("subtract", "ssub"))
+    )
+    + "".join(
+        f"""
+define internal i64 @p_float_{name}(i64 %a, i64 %b) alwaysinline {{
+  %x = bitcast i64 %a to double
+  %y = bitcast i64 %b to double
+  %r = {operation} double %x, %y
+  %w = {convert} %r to i64
+  ret i64 %w
+}}"""
+        for name, operation, convert in (
+            ("add", "fadd", "bitcast double"),
+            ("subtract", "fsub", "bitcast double"),
+            ("multiply", "fmul", "bitcast double"),
+            ("divide", "fdiv", "bitcast double"),
+            ("less", "fcmp olt", "zext i1"),
+            ("equal", "fcmp oeq", "zext i1"),
+        )
+    )
+)
+
 _X86 = """
 declare void @llvm.x86.sse2.pause()
 declare void @llvm.x86.sse.stmxcsr(ptr)
@@ -255,7 +321,7 @@ def prelude() -> str:
     system = _LINUX if HAS_FUTEX else _NOT_LINUX
     for name, numbers in _NUMBERS.items():
         system = system.replace(name, str(numbers[IS_ARM]))
-    return _COMMON.replace("CLOCK", clock) + (_ARM if IS_ARM else _X86) + system
+    return _COMMON.replace("CLOCK", clock) + _NUMBERS_TEXT + (_ARM if IS_ARM else _X86) + system
 
 
 PRELUDE_SYMBOLS = ("clock_gettime", "syscall", "sched_getcpu") if HAS_FUTEX else ("clock_gettime",)

@@ -23,7 +23,18 @@ from tenferro.engines.errors import (
 from tenferro.lowering.exec_program import ExecProgram, Instruction
 from tenferro.runtime.extensions import Families
 from tenferro.tracer.lines import at
-from tenferro.tracer.op import Collective, Contraction, Control, Extension, Indexed, Library, Pointwise, Reduction, Update, View
+from tenferro.tracer.op import (
+    Collective,
+    Contraction,
+    Control,
+    Extension,
+    Indexed,
+    Library,
+    Pointwise,
+    Reduction,
+    Update,
+    View,
+)
 
 R = TypeVar("R")
 

@@ -14,7 +14,7 @@ import pytest
 
 import tenferro as tn
 from tenferro.tracer.trace import current_trace
-from tests.api.native import native_hits, same, served
+from tests.api.native import RUNS, native_hits, same, served
 
 pytestmark = pytest.mark.filterwarnings("ignore::tenferro.tracer.errors.RecompileWarning")
 
@@ -321,6 +321,8 @@ def test_threads_that_change_what_is_read():
     model = type("Shared", (Model,), {"step": tn.jit(lambda self, v: v * self.w)})()
     arrays = [np.full((2, 3), float(k)) for k in range(1, 4)]
     model.w = arrays[0]
+    for _ in range(RUNS):  # an array that is replaced while it is traced is an error
+        model.step(np.ones((2, 3)))
     stop = threading.Event()
     failures: list[Any] = []
 
