@@ -6,23 +6,27 @@ The function is run once, on values with the axis taken away; what it recorded i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
-from tenferro.gradients import Transformed
+from tenferro.staging import Stage, Staged
 from tenferro.tracer.derivation import Derivation
 from tenferro.tracer.dims import Extent
 from tenferro.tracer.errors import BatchError
+from tenferro.tracer.exact import static_key
 from tenferro.tracer.lines import at, user_line
-from tenferro.tracer.program import Operand
+from tenferro.tracer.program import Operand, Operation
+from tenferro.tracer.records import dataclass
 from tenferro.tracer.signature import function_name
 from tenferro.tracer.trace import Trace, running_trace
 from tenferro.tracer.transform.batch import Lanes
 from tenferro.tracer.transform.inputs import Leaf, Opened, delivered, open_tree, results_of
+from tenferro.tracer.transform.keys import key_of_trace
 from tenferro.tracer.transform.linear import as_recorded
 from tenferro.tracer.transform.positions import of_each, placeholder
 from tenferro.tracer.transform.recording import taken_out
 from tenferro.tracer.tree import container, structure
+from tenferro.transformed import Transformed
 
 Function = Callable[..., Any]
 Axes = Any
@@ -43,14 +47,31 @@ def vmap(
     name = f"vmap({function_name(fun)})"
     _check_axes(in_axes, name)
 
-    def around(function: Function) -> Function:
-        def mapped(*args: Any, **kwargs: Any) -> Any:
-            mapping = _Mapping(running_trace(name), name, axis_name, axis_size)
-            return mapping.call(function, args, kwargs, in_axes, out_axes)
+    return Transformed(fun, _Mapped(name, in_axes, out_axes, axis_name, axis_size), name)
 
-        return mapped
 
-    return Transformed(fun, around, name)
+class _Mapped(Staged):
+    """What ``vmap`` makes of a function; it runs inside a trace."""
+
+    def __init__(self, name: str, in_axes: Axes, out_axes: Axes, axis_name: str | None, axis_size: int | None) -> None:
+        self._name = name
+        self._axes = in_axes, out_axes
+        self._axis = axis_name, axis_size
+
+    def stage(self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Stage:
+        """Run the function on one lane."""
+        trace, (in_axes, out_axes) = running_trace(self._name), self._axes
+        mapping = _Mapping(trace, self._name, *self._axis)
+        lane = mapping.record(function, args, kwargs, in_axes)
+
+        def key() -> Hashable | None:
+            found = key_of_trace(trace, [lane.given, lane.results], lane.operations)
+            try:
+                return None if found is None else (lane.axes, static_key(out_axes), *self._axis, found)
+            except TypeError:  # of a class of the user's own
+                return None
+
+        return Stage(trace, key, lambda: mapping.finish(lane, out_axes))
 
 
 def _check_axes(in_axes: Axes, name: str) -> None:
@@ -59,6 +80,17 @@ def _check_axes(in_axes: Axes, name: str) -> None:
             f"{name}: in_axes of class {type(in_axes).__name__}; an int, None, or a tuple with one for each argument "
             f"is needed{at(user_line())}"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Lane:
+    """What a function recorded for one lane. ``axes``: of the lanes of each numeric leaf of the arguments."""
+
+    given: Opened
+    axes: tuple[int | None, ...]
+    lanes: Lanes
+    operations: list[Operation]
+    results: Opened
 
 
 class _Mapping:
@@ -70,32 +102,35 @@ class _Mapping:
         self._axis_name = axis_name
         self._size: Extent | None = axis_size
 
-    def call(
-        self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any], in_axes: Axes, out_axes: Axes
-    ) -> Any:
-        """The results of all lanes."""
+    def record(self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any], in_axes: Axes) -> _Lane:
+        """What the function records for one lane."""
         trace, name = self._trace, self._name
         given = open_tree(trace, (args, kwargs), f"{name}: the arguments")
         axes = self._axes_of_arguments(args, kwargs, in_axes)
-        lanes = [self._with_lanes(leaf, axes[place]) for place, leaf in zip(given.places, given.leaves, strict=True)]
+        mine = [axes[place] for place in given.places]
+        operands = [self._with_lanes(leaf, axis) for leaf, axis in zip(given.leaves, mine, strict=True)]
         if self._size is None:
             raise BatchError(
                 f"{name}: no argument has lanes; one axis in in_axes, or axis_size, is needed{at(user_line())}"
             )
-        found = Lanes(trace, self._size, self._axis_name)
+        lanes = Lanes(trace, self._size, self._axis_name)
         with taken_out(trace, "vmap") as recording:
-            trace.axes.append(found)
+            trace.axes.append(lanes)
             try:
-                variables = [self._variable(found, leaf, x) for leaf, x in zip(given.leaves, lanes, strict=True)]
+                variables = [self._variable(lanes, leaf, x) for leaf, x in zip(given.leaves, operands, strict=True)]
                 positional, named = given.close(variables)
                 results = results_of(trace, function(*positional, **named), f"{name}: the result")
             finally:
                 trace.axes.pop()
-        with as_recorded(trace):
-            found.replay(recording.operations)
-        wanted = _prefixed(out_axes, results, f"{name}: out_axes")
-        made = [self._result(found, leaf, axis) for leaf, axis in zip(results.leaves, wanted, strict=True)]
-        return results.close(made)
+        return _Lane(given, tuple(mine), lanes, recording.operations, results)
+
+    def finish(self, lane: _Lane, out_axes: Axes) -> Any:
+        """The results of all lanes."""
+        with as_recorded(self._trace):
+            lane.lanes.replay(lane.operations)
+        wanted = _prefixed(out_axes, lane.results, f"{self._name}: out_axes")
+        made = [self._result(lane.lanes, leaf, axis) for leaf, axis in zip(lane.results.leaves, wanted, strict=True)]
+        return lane.results.close(made)
 
     # -- arguments ---------------------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from tenferro.tracer.trace import Trace, current_trace, running_trace
 from tenferro.tracer.traced import TracedArray
 from tenferro.tracer.transform import gradients as traced, marks
 from tenferro.tracer.transform.inputs import Leaf, check_varies, delivered, open_tree
+from tenferro.tracer.transform.keys import key_of
 from tenferro.transformed import Function as Function, Transformed as Transformed
 
 Argnums: TypeAlias = int | Sequence[int]
@@ -70,7 +71,7 @@ class _Gradient(Staged):
         trace = running_trace(self._name)
         recorded = traced.record(trace, called, given, self._name, self._has_aux, self._check, "argument")
         settings = ("gradient", self._is_single, self._holomorphic, self._allow_int, self._with_value)
-        return Stage(recorded, settings, lambda: self._finished(recorded))
+        return Stage(trace, lambda: key_of(recorded, settings), lambda: self._finished(recorded))
 
     def _check(self, leaf: Leaf) -> None:
         if not (self._allow_int and leaf.operand.type.dtype.kind in "biu"):

@@ -16,6 +16,7 @@ from tenferro.tracer.traced import TracedArray, fresh
 from tenferro.tracer.transform import gradients as traced, jacobians
 from tenferro.tracer.transform.gradients import Linear
 from tenferro.tracer.transform.inputs import Leaf, check_varies
+from tenferro.tracer.transform.keys import key_of
 from tenferro.transformed import Function, Transformed
 
 Blocks = Callable[[Linear], jacobians.Blocks]
@@ -76,7 +77,7 @@ class _Jacobian(Staged):
         trace = running_trace(self._name)
         recorded = traced.record(trace, called, given, self._name, self._has_aux, self._check, "argument")
         settings = (self._blocks, self._is_single, self._holomorphic, self._allow_int)
-        return Stage(recorded, settings, lambda: self._finished(recorded))
+        return Stage(trace, lambda: key_of(recorded, settings), lambda: self._finished(recorded))
 
     def _finished(self, recorded: traced.Recorded) -> Any:
         for leaf in recorded.results.leaves:

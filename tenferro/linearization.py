@@ -22,8 +22,8 @@ from tenferro.tracer.traced import fresh, operand
 from tenferro.tracer.transform import gradients as traced
 from tenferro.tracer.transform.closed import Closed, close
 from tenferro.tracer.transform.gradients import Linear
-from tenferro.tracer.transform.inputs import Leaf, check_varies, results_of
-from tenferro.tracer.transform.keys import operand_key
+from tenferro.tracer.transform.inputs import Leaf, check_varies, open_tree, results_of
+from tenferro.tracer.transform.keys import key_of, key_of_trace, operand_key
 from tenferro.tracer.transform.linear import has_tangent, on_tape
 from tenferro.tracer.transform.recording import taken_out
 from tenferro.tracer.transform.rules import linear_in
@@ -75,7 +75,8 @@ class _Jvp(Staged):
             value = traced.values_of(recorded)
             return (value, slopes, recorded.aux) if self._has_aux else (value, slopes)
 
-        return Stage(recorded, "jvp", finish, tuple([None if t is None else operand_key(t) for t in given]))
+        settings = ("jvp", *(None if t is None else operand_key(t) for t in given))
+        return Stage(trace, lambda: key_of(recorded, settings), finish)
 
 
 class LinearFunction:
@@ -96,7 +97,7 @@ class LinearFunction:
             return self._apply(self._held, args)
         from tenferro import once
 
-        return once.call(self._apply, (self._held, args), {}, self.__name__)
+        return once.staged(_Applied(self), self, (self._held, args), {}, self.__name__)
 
     def _live(self, linear: Linear) -> Linear:
         if not linear.trace.alive or current_trace() is not linear.trace:
@@ -107,10 +108,7 @@ class LinearFunction:
         return linear
 
     def _apply(self, held: Sequence[Any], args: tuple[Any, ...]) -> Any:
-        trace = running_trace(self.__name__)
-        assert self._form is not None
-        residuals = [operand(trace, x, self.__name__)[0] for x in held]
-        return self._called(self._form.opened(trace, residuals), args)
+        return _Applied(self).stage(self, (held, args), {}).finish()
 
     def _called(self, linear: Linear, args: tuple[Any, ...]) -> Any:
         raise NotImplementedError
@@ -132,6 +130,27 @@ def _held(trace: Trace, x: Operand) -> Any:
     if isinstance(x, DimScalar):
         return make_dim(trace, x.expr)
     return int(x.value.real) if isinstance(x, Literal) else fresh(trace, x, scalar=False)
+
+
+class _Applied(Staged):
+    """A linear function that has left its trace, in another one."""
+
+    def __init__(self, function: LinearFunction) -> None:
+        self._function = function
+
+    def stage(self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Stage:
+        held, given = args
+        linear, name = self._function, self._function.__name__
+        trace, form = running_trace(name), linear._form
+        assert form is not None
+        residuals = [operand(trace, x, name)[0] for x in held]
+
+        def key() -> Hashable | None:
+            found = key_of_trace(trace, [open_tree(trace, given, name)])
+            sizes = [tuple([trace.hint(n) for n in i.value.type.shape]) for i in trace.late]
+            return None if found is None else (form, *map(operand_key, residuals), *sizes, found)
+
+        return Stage(trace, key, lambda: linear._called(form.opened(trace, residuals), given))
 
 
 class Pullback(LinearFunction):
@@ -205,7 +224,7 @@ class _Held(Staged):
             value = traced.values_of(recorded)
             return (value, made, recorded.aux) if self._has_aux else (value, made)
 
-        return Stage(recorded, self._kind.__name__, finish)
+        return Stage(recorded.trace, lambda: key_of(recorded, self._kind.__name__), finish)
 
 
 def linear_transpose(fun: Function, *primals: Any) -> Transformed:

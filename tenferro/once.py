@@ -31,7 +31,6 @@ from tenferro.tracer.result import TraceResult
 from tenferro.tracer.signature import as_native
 from tenferro.tracer.trace import Trace, is_tenferro_array, running_trace
 from tenferro.tracer.traced import TracedArray, captured
-from tenferro.tracer.transform.keys import key_of
 from tenferro.tracer.tree import TreeDef, opened, unflatten
 
 MAX_KNOWN = 512
@@ -89,7 +88,7 @@ class _Call:
 
         def finished(*args: Any, **kwargs: Any) -> Any:
             found = stage(*args, **kwargs)
-            trace = found.recorded.trace
+            trace = found.trace
             self._key = None if REFUSALS.get() else self._key_of(trace, found)
             with _lock:
                 known = None if self._key is None else _known.get(self._key)
@@ -107,11 +106,11 @@ class _Call:
         return compiled.run(self._memory(originals), originals, self._is_wrapped(originals))
 
     def _key_of(self, trace: Trace, found: Stage) -> Hashable | None:
-        key = key_of(trace, found.recorded)
+        key = found.key()
         if key is None:
             return None
         arrays = (array for _, array in trace.captured.values())
-        return (found.settings, found.operands, self._name, _engine_of(arrays), key)
+        return (self._name, _engine_of(arrays), key)
 
     def _run(self, function: Callable[..., Any]) -> Any:
         name = self._name

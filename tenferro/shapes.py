@@ -104,7 +104,7 @@ def _shapes_inside(trace: Trace, fun: Function, args: tuple[Any, ...], kwargs: d
 
 def _shape_of(trace: Trace, leaf: Leaf, name: str) -> ShapeDtypeStruct:
     type_ = leaf.operand.type
-    sizes = [trace.hint(n) if trace.is_once else make_dim(trace, n) for n in type_.shape]
+    sizes: list[Any] = [trace.hint(n) if trace.is_once else make_dim(trace, n) for n in type_.shape]
     if any(is_runtime(n) for n in type_.shape):
         raise ShapeError(
             f"{name}: result{leaf.path} has a size that depends on elements; sizes known before are "

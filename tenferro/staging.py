@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from tenferro.tracer.records import dataclass
 
 if TYPE_CHECKING:
-    from tenferro.tracer.transform.gradients import Recorded
+    from tenferro.tracer.trace import Trace
 
 Function: TypeAlias = Callable[..., Any]
 
 
 @dataclass(slots=True)
 class Stage:
-    """A transformation half done: the user's function has been recorded, and ``finish`` makes the result of it. What it
-    makes is determined by the recording, by ``settings``, and by ``operands`` beside the recorded ones."""
+    """A transformation half done: the user's function has been recorded in a trace, and ``finish`` makes the result.
 
-    recorded: Recorded
-    settings: Hashable
+    ``key`` tells recordings and settings apart that have other results; None where that is not known."""
+
+    trace: Trace
+    key: Callable[[], Hashable | None]
     finish: Callable[[], Any]
-    operands: tuple[Any, ...] = ()
 
 
 class Staged(ABC):

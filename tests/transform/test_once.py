@@ -89,6 +89,50 @@ def test_settings_have_other_programs():
         equal(tn.jacfwd(f)(X, y), tn.jacrev(f)(X, y))
 
 
+def test_lanes_have_other_programs():
+    f = lambda x, y: x * y[0]  # noqa: E731
+    a = np.arange(12.0).reshape(3, 4)
+    for _ in range(2):
+        for in_axes, out_axes in ((0, 0), (1, 0), (1, 1), ((0, None), 0), ((None, 0), 1), ((0, (0,)), -1)):
+            y = (np.arange(3.0),) if type(in_axes) is tuple and type(in_axes[1]) is tuple else a[: 3 if in_axes else 4]
+            mapped = tn.vmap(f, in_axes, out_axes)
+            equal(mapped(a, y), tn.jit(mapped)(a, y))
+        equal(tn.vmap(lambda: np.ones(2), axis_size=3)(), np.ones((3, 2)))
+        equal(tn.vmap(lambda: np.ones(2), axis_size=4)(), np.ones((4, 2)))
+    assert kept() == 8
+
+
+def test_control_flow_is_made_once():
+    def f(x: Any) -> Any:
+        return tn.lax.scan(lambda c, y: (np.sin(c * y), None), 1.0, x)[0]
+
+    for x in (X, 2 * X, X):
+        equal(tn.grad(f)(x), tn.jit(tn.grad(f))(x))
+    assert kept() == 1
+    other = tn.grad(lambda x: tn.lax.scan(lambda c, y: (np.cos(c * y), None), 1.0, x)[0])(X)
+    assert not np.array_equal(other, tn.grad(f)(X))
+
+
+def test_rules_inside_of_control_flow_are_followed_at_each_call():
+    factor = [1.0]
+    g = tn.custom_jvp(lambda x: x * 2)
+    g.defjvp(lambda primals, tangents: (g(*primals), tangents[0] * factor[0]))
+    for k in (1.0, 5.0):
+        factor[0] = k
+        assert tn.grad(lambda x: tn.lax.cond(x > 0, g, lambda y: y, x))(1.0) == k
+    assert kept() == 0
+
+
+def test_a_pullback_outside_is_made_once():
+    _, pull = tn.vjp(lambda x: x * x, X)
+    _, other = tn.vjp(lambda x: 3 * x * x, X)
+    once._known.clear()
+    for p, k in ((pull, 2), (other, 6), (pull, 2)):
+        np.testing.assert_allclose(p(X)[0], k * X * X)
+        np.testing.assert_allclose(p(2 * X)[0], 2 * k * X * X)
+    assert kept() == 2
+
+
 def test_kinds_of_arguments_have_other_programs():
     f = lambda x: x * x  # noqa: E731
     for x, kind in (

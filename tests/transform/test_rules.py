@@ -186,6 +186,18 @@ def test_a_forward_derivative_of_a_reverse_rule_is_refused():
     np.testing.assert_allclose(tn.jvp(slope, (X,), (Y,))[1], tn.jvp(tn.jit(slope), (X,), (Y,))[1])
 
 
+def test_a_forward_rule_may_be_made_of_a_reverse_rule():
+    """What it does with tangents is transposed, and so the reverse rule is followed."""
+
+    def make(np: Any, lib: Any) -> Callable[..., Any]:
+        inner = reverse(np, lib)
+        f = lib.custom_jvp(lambda x: inner(x, x))
+        f.defjvp(lambda ps, ts: lib.jvp(lambda x: inner(x, x), ps, ts))
+        return lambda x: (lib.grad(lambda x: f(x).sum())(x), lib.jacrev(f)(x))
+
+    agrees(make, X)
+
+
 def test_arguments_that_are_not_differentiated():
     def make(np: Any, lib: Any) -> Callable[..., Any]:
         @partial(lib.custom_jvp, nondiff_argnums=(0, 2))

@@ -82,7 +82,20 @@ def _no_forward(*operands: Any, **params: Any) -> tuple[Any, ...]:
 
 
 def _linear_jvp(b: Derivation, operation: Operation, tangents: Tangents) -> Tangents:
-    raise DerivativeError(f"{operation.params['rule']}: a derivative in forward mode; {NO_FORWARD}{at(operation.line)}")
+    """It is linear: itself, on tangents."""
+    count = operation.params["count"]
+    if any(t is not None for t in tangents[:count]):
+        raise _no_rule(operation)
+    given = [
+        b.zeros(x.type) if t is None else t for x, t in zip(operation.inputs[count:], tangents[count:], strict=True)
+    ]  # fmt: skip
+    return b.emit(operation.op, [*operation.inputs[:count], *given], **operation.params)
+
+
+def _no_rule(operation: Operation) -> DerivativeError:
+    return DerivativeError(
+        f"{operation.params['rule']}: a derivative in forward mode; {NO_FORWARD}{at(operation.line)}"
+    )
 
 
 def _linear_transpose(b: Derivation, operation: Operation, cotangents: Tangents, is_linear: Sequence[bool]) -> Tangents:
@@ -142,11 +155,22 @@ custom_vjp_linear = Op(
 _ONE = frozenset({stop_gradient, checkpoint_name})
 _BEHIND = frozenset({custom_jvp, custom_vjp})
 MARKS = _ONE | _BEHIND | {custom_vjp_linear, checkpoint}
+PLAIN = _ONE
+"""Those that say all that there is to them."""
 
 
 def has_marks(operations: Sequence[Operation]) -> bool:
     """Whether a mark is among the operations, or in a body that one of them runs."""
     return any(o.op in MARKS or (type(o.op.form) is Control and _in_bodies(o.params)) for o in operations)
+
+
+def has_rules(params: Params) -> bool:
+    """Whether a body among the parameters has marks that are more than they say."""
+    operations = [o for body in _bodies(params) for o in body.program.operations]
+    return any(
+        (o.op in MARKS and o.op not in PLAIN) or (type(o.op.form) is Control and has_rules(o.params))
+        for o in operations
+    )
 
 
 def _bodies(params: Params) -> list[Body]:
@@ -277,7 +301,7 @@ def _check_computable(program: SemanticProgram) -> None:
         if any(v.id in needed for v in operation.outputs):
             needed.update(x.id for x in operation.inputs if isinstance(x, Value))
             if operation.op is custom_vjp_linear:
-                _linear_jvp(None, operation, ())  # type: ignore[arg-type]  # raises
+                raise _no_rule(operation)
 
 
 def types_of(values: Sequence[Operand]) -> tuple[tuple[tuple[Extent, ...], ...], tuple[np.dtype[Any], ...]]:
