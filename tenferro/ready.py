@@ -102,7 +102,7 @@ class ReadyCalls:
         """The result, in a tuple; None where there is nothing on disk for it, or time is up."""
         if self.calls >= CALLS or self.seconds >= SECONDS or recorders:
             return None
-        with suppress(LookupError, OSError):
+        with suppress(Exception):  # whatever is wrong with what is there, the usual way needs none of it
             for trace in self._known(call):
                 inputs = _inputs(trace, call)
                 run = None if inputs is None else self._run(trace, inputs)
@@ -182,6 +182,11 @@ def is_open(settings: tuple[Any, ...], call: BoundCall) -> bool:
 
 def keep(identity: str, compiled: Compiled, inputs: Sequence[Any]) -> None:
     """Keep the block that has just run for these inputs, where it is all that there was to run."""
+    with suppress(Exception):  # it only saves time
+        _keep(identity, compiled, inputs)
+
+
+def _keep(identity: str, compiled: Compiled, inputs: Sequence[Any]) -> None:
     from tenferro.engines.cpu.engine import CpuExecutable
     from tenferro.engines.cpu.ready import layout_text, written
     from tenferro.guards import environment

@@ -132,8 +132,8 @@ def entry(function: Callable[..., Any], around: object, call: BoundCall, engine:
         parts = json.dumps([callable_key(function), maker_key(around), Writer().value(call.key), donated, engine])
     except NotStored as reason:
         return Entry(function, None, str(reason))
-    except (ValueError, RecursionError):
-        return Entry(function, None, "its arguments have no exact form")
+    except Exception as error:  # of an object of the user's own that does not let itself be looked at
+        return Entry(function, None, f"{type(error).__name__}: {error}")
     return Entry(function, entry_key(stamp, parts))
 
 
@@ -147,6 +147,7 @@ def trace_cache() -> DiskCache | None:
 def _sources() -> str | None:
     """A text of all that tracing depends on besides the function: versions, settings, and the state of this package's
     source files; None where these cannot be looked at."""
+    import tenferro
     from tenferro import tracer
 
     state = state_of(os.path.dirname(__file__), os.path.dirname(tracer.__file__ or ""))
@@ -154,7 +155,7 @@ def _sources() -> str | None:
         return None
     settings = config()
     parts = (
-        state, np.__version__, sys.version, sys.platform, platform.machine(), sys.byteorder,
+        state, tenferro.__version__, np.__version__, sys.version, sys.platform, platform.machine(), sys.byteorder,
         repr((settings.wrap_numpy, settings.code_key())), repr(np.dtype(np.intp)),
     )  # fmt: skip
     return "\n".join(parts)

@@ -91,7 +91,7 @@ NOT_ONE_BLOCK = {
     "many_outputs", "known_cells", "seams", "array_of_this_package", "indices_and_writes", "loops",
     "contents", "settings_of_lanes", "body_of_a_loop",
 }  # fmt: skip
-"""Functions of which not every call is one block over the caller's arrays, or not all that they return is made there."""
+"""Functions of which not every call is one block over the caller's arrays, or that return something else as well."""
 
 
 @pytest.mark.parametrize("name", KEPT)

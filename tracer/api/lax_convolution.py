@@ -8,7 +8,6 @@ of kernels and windows are numbers.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -18,6 +17,7 @@ from tenferro.tracer.api.lax_common import function
 from tenferro.tracer.api.record import API, TracedFunction
 from tenferro.tracer.errors import DtypeError, ShapeError
 from tenferro.tracer.lines import at, user_line
+from tenferro.tracer.records import dataclass
 from tenferro.tracer.trace import running_trace
 from tenferro.tracer.traced import TracedArray, as_traced
 
