@@ -158,8 +158,8 @@ def _erfinv(low: float, high: float, middle: float, degree: int, root: bool) -> 
         x = mpmath.sqrt(-mpmath.expm1(-w))
         return mpmath.erfinv(x) / x
 
-    ends = [(mpmath.sqrt(mpf(w)) if root else mpf(w)) - mpf(middle) for w in (max(low, 1e-18), high)]
-    return Fit(ratio, lambda v: 1 / ratio(v), *ends, degree)
+    first, last = ((mpmath.sqrt(mpf(w)) if root else mpf(w)) - mpf(middle) for w in (max(low, 1e-18), high))
+    return Fit(ratio, lambda v: 1 / ratio(v), first, last, degree)
 
 
 E = mpmath.e
