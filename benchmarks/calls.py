@@ -1,8 +1,8 @@
 """What calls cost: ``python -m benchmarks.calls`` prints one line for each figure and its gate.
 
-Calls of jitted functions on small arrays, nested containers, tn.Arrays, eager operations, threads, and a program of
-many small operations; beside ``np.add`` on eight elements and, where it is installed, JAX. Times are medians of
-interleaved rounds.
+Calls of jitted functions and methods on small arrays, nested containers, tn.Arrays and arrays of many sizes, eager
+operations, threads, and a program of many small operations; beside ``np.add`` on eight elements and, where it is
+installed, JAX. Times are medians of interleaved rounds.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ import tenferro as tn
 from benchmarks.runtime import interleaved
 
 CALLS = 20_000
+SIZES = 500
 LAYERS = 50
 STEPS = 67
 THREADS = 8
+THREAD_CALLS = 50_000
 
 Call = Callable[[], Any]
 
@@ -56,6 +58,17 @@ def small_steps(x: Any, w: Any, xp: Any = np) -> Any:
     return x
 
 
+class Model:
+    """A jitted method that reads a number and two arrays of its object."""
+
+    def __init__(self) -> None:
+        self.w, self.b, self.rate = np.ones(8), np.ones(8), 0.5
+
+    @tn.jit
+    def step(self, x: Any) -> Any:
+        return (x * self.w + self.b) * self.rate
+
+
 def show(what: str, seconds: float, base: float, gate: str) -> None:
     """One figure as a multiple of ``np.add``."""
     print(f"{what}: {seconds * 1e6:.2f} µs, {seconds / base:.2f} x np.add ({gate})")
@@ -67,9 +80,10 @@ def small_calls(jax: ModuleType | None) -> None:
     a, b = tn.asarray(x), tn.asarray(y)
     jitted, wrapped = tn.jit(add), tn.jit(add)
     scale, offset = 3.0, np.arange(8.0)
-    captured = tn.jit(lambda v: v * scale + offset)
+    captured, model, views = tn.jit(lambda v: v * scale + offset), Model(), tn.jit(lambda v: (v[1:], v + 1))
     calls: list[Call] = [
-        lambda: np.add(x, y), lambda: jitted(x, y), lambda: wrapped(a, b), lambda: a + b, lambda: captured(x)
+        lambda: np.add(x, y), lambda: jitted(x, y), lambda: wrapped(a, b), lambda: a + b, lambda: captured(x),
+        lambda: model.step(x), lambda: views(x),
     ]  # fmt: skip
     if jax is not None:
         theirs, jx, jy = jax.jit(add), jax.numpy.asarray(x), jax.numpy.asarray(y)
@@ -77,14 +91,33 @@ def small_calls(jax: ModuleType | None) -> None:
     for call in calls:
         for _ in range(100):
             call()
-    base, ours, arrays, eager, captures, *rest = interleaved(calls, CALLS)
+    base, ours, arrays, eager, captures, method, view, *rest = interleaved(calls, CALLS)
     print(f"np.add on 8 elements: {base * 1e6:.2f} µs")
     show("a jitted call on two arrays", ours, base, "gate 0.6")
     show("the same on tn.Arrays", arrays, base, "gate 1.0")
     show("an eager operation on tn.Arrays", eager, base, "gate 1.5")
     show("a call that captures a number and an array", captures, base, "no gate")
+    show("a method that reads a number and two arrays of its object", method, base, "no gate")
+    show("a call that returns a view and an array", view, base, "no gate")
     if rest:
         print(f"a jitted call on two arrays: {rest[0] / ours:.1f} x faster than JAX (gate 15)")
+
+
+def sizes() -> None:
+    """Calls of a size that differs from the last call's, and that most were never made of."""
+    jitted = tn.jit(add)
+    arrays = [np.arange(float(n)) for n in range(8, 8 + SIZES)]
+
+    def call() -> None:
+        for v in arrays:
+            jitted(v, v)
+
+    def numpy() -> None:
+        for v in arrays:
+            np.add(v, v)
+
+    base, ours = (seconds / SIZES for seconds in interleaved([numpy, call], 10))
+    show(f"a call of another of {SIZES} sizes each time", ours, base, "no gate")
 
 
 def leaves(jax: ModuleType | None) -> None:
@@ -121,33 +154,39 @@ def many_steps(jax: ModuleType | None) -> None:
 
 
 def threads() -> None:
-    """Eight threads, each calling its own function, against one that makes all the calls."""
+    """Eight threads, each calling its own function, against one that makes all the calls; and the same of ``np.add``,
+    since what Python's lock costs when it goes from thread to thread is in both."""
     x = np.ones(125)
     functions = [tn.jit(lambda a, k=k: a * 2.0 + k) for k in range(THREADS)]
 
     def work(f: Any) -> None:
-        for _ in range(CALLS):
+        for _ in range(THREAD_CALLS):
             f(x)
 
-    def alone() -> None:
-        for f in functions:
-            work(f)
+    def ratio(functions: list[Any]) -> float:
+        def alone() -> None:
+            for f in functions:
+                work(f)
 
-    def together() -> None:
-        running = [threading.Thread(target=work, args=(f,)) for f in functions]
-        for thread in running:
-            thread.start()
-        for thread in running:
-            thread.join()
+        def together() -> None:
+            running = [threading.Thread(target=work, args=(f,)) for f in functions]
+            for thread in running:
+                thread.start()
+            for thread in running:
+                thread.join()
 
-    one, all_at_once = interleaved([alone, together], rounds=5)
-    print(f"{THREADS} threads: {all_at_once / one:.2f} of one thread's time for the same calls (gate 1)")
+        one, all_at_once = interleaved([alone, together], rounds=9)
+        return all_at_once / one
+
+    ours, numpy = ratio(functions), ratio([lambda a: np.add(a, 2.0)] * THREADS)
+    print(f"{THREADS} threads: {ours:.2f} of one thread's time for the same calls (gate 1); np.add {numpy:.2f}")
 
 
 def main() -> int:
     """Print every figure with its gate."""
     jax = jax_or_none()
     small_calls(jax)
+    sizes()
     leaves(jax)
     many_steps(jax)
     threads()
