@@ -16,6 +16,7 @@ from tenferro.control import (
     switch as switch,
     while_loop as while_loop,
 )
+from tenferro.gradients import stop_gradient as stop_gradient
 from tenferro.listing import listing as _listing
 from tenferro.publishing import public as _public
 from tenferro.tracer.api.lax_gather import (
@@ -24,6 +25,6 @@ from tenferro.tracer.api.lax_gather import (
 )
 from tenferro.tracer.api.lax_registry import LAX as _LAX
 
-_CONTROL = ("associative_scan", "cond", "fori_loop", "map", "scan", "switch", "while_loop")
+_CONTROL = ("associative_scan", "cond", "fori_loop", "map", "scan", "stop_gradient", "switch", "while_loop")
 globals().update((name, _public(__name__, name, record)) for name, record in _LAX.items())
 __dir__, __getattr__ = _listing(__name__, (*_LAX, *_CONTROL, "GatherDimensionNumbers", "ScatterDimensionNumbers"))
