@@ -11,14 +11,16 @@ from operator import index
 from typing import Any, TypeAlias
 
 from tenferro.staging import Stage, Staged
+from tenferro.tracer.errors import DerivativeError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.program import ArrayType, Literal
 from tenferro.tracer.signature import function_name
 from tenferro.tracer.trace import Trace, current_trace, running_trace
 from tenferro.tracer.traced import TracedArray
 from tenferro.tracer.transform import gradients as traced, marks
-from tenferro.tracer.transform.inputs import Leaf, check_varies, delivered, open_tree
+from tenferro.tracer.transform.inputs import Leaf, check_varies, delivered, is_numeric, open_tree
 from tenferro.tracer.transform.keys import key_of
+from tenferro.tracer.tree import container
 from tenferro.transformed import Function as Function, Transformed as Transformed
 
 Argnums: TypeAlias = int | Sequence[int]
@@ -121,6 +123,12 @@ def chosen_of(numbers: Sequence[int], args: Sequence[Any], name: str) -> list[in
                 f"differentiated are given by position{at(user_line())}"
             )
     found = [k % count for k in numbers]
+    for k in found:
+        if args[k] is not None and container(type(args[k])) is None and not is_numeric(args[k]):
+            raise DerivativeError(
+                f"{name}: argument {k} of class {type(args[k]).__name__}; an array or a number of floats, or a pytree "
+                f"of them, is needed{at(user_line())}"
+            )
     if len(set(found)) != len(found):
         raise ValueError(
             f"{name}: argnums {tuple(numbers)} names an argument twice; each once is needed{at(user_line())}"

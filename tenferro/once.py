@@ -29,9 +29,9 @@ from tenferro.tracer.program import ArrayType
 from tenferro.tracer.records import dataclass
 from tenferro.tracer.result import TraceResult
 from tenferro.tracer.signature import as_native
-from tenferro.tracer.trace import Trace, is_tenferro_array, running_trace
+from tenferro.tracer.trace import KINDS, Trace, check_dtype, check_ndarray, is_tenferro_array, running_trace
 from tenferro.tracer.traced import TracedArray, captured
-from tenferro.tracer.tree import TreeDef, opened, unflatten
+from tenferro.tracer.tree import TreeDef, opened, paths, unflatten
 
 MAX_KNOWN = 512
 
@@ -118,7 +118,8 @@ class _Call:
         def run(_: list[Any]) -> Any:
             trace = self._trace = running_trace(name)
             trace.is_once = True
-            positional, named = unflatten(self._treedef, [self._argument(trace, x) for x in self._given])
+            values = [self._argument(trace, k, x) for k, x in enumerate(self._given)]
+            positional, named = unflatten(self._treedef, values)
             return function(*positional, **named)
 
         def flatten(result: Any) -> tuple[list[Any], TreeDef]:
@@ -158,9 +159,11 @@ class _Call:
         if trace is not None:
             trace.captured, trace.variables, trace.constants, trace.evaluation = {}, {}, [], None
 
-    def _argument(self, trace: Trace, x: Any) -> Any:
-        """A leaf of the arguments as the function sees it: arrays and floats are traced, whatever else is itself."""
+    def _argument(self, trace: Trace, k: int, x: Any) -> Any:
+        """Leaf k of the arguments as the function sees it: arrays and floats are traced, whatever else is itself."""
         if isinstance(x, np.ndarray) or is_tenferro_array(x):
+            if type(x) is not np.ndarray or x.dtype.kind not in KINDS:
+                self._check(k, x)
             return captured(trace, x)
         if isinstance(x, np.generic) or type(x) in (float, complex):
             array = np.asarray(x)
@@ -169,6 +172,13 @@ class _Call:
             type_ = ArrayType(found.type.dtype, (), not isinstance(x, np.generic))
             return TracedArray(found._cell, type_, None, None, True)
         return x
+
+    def _check(self, k: int, x: Any) -> None:
+        """DtypeError for an array that no engine holds, by the argument's name."""
+        name = f"{self._name}: argument{paths(self._treedef)[k].removeprefix('[0]')}"
+        if isinstance(x, np.ndarray):
+            check_ndarray(x, name)
+        check_dtype(np.dtype(x.dtype), name)
 
     def _memory(self, originals: Sequence[Any]) -> list[Any]:
         return [as_native(_memory(x), "x", self._name) for x in originals]

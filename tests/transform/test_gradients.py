@@ -356,7 +356,14 @@ def test_many_sizes_are_one_program():
         (lambda: tn.grad(cube, (0, -1))(X), ValueError, "names an argument twice"),
         (lambda: tn.grad(cube, "x")(X), TypeError, "argnums is 'x'; an int or a sequence"),
         (lambda: tn.grad(cube, has_aux=True)(X), DerivativeError, "an array under has_aux=True; a pair"),
-        (lambda: tn.grad(lambda x: x.sum())(np.array(["a"])), tn.DtypeError, "dtype <U1"),
+        (lambda: tn.grad(lambda x: x.sum())(np.array(["a"])), tn.DtypeError, r"argument\[0\]: dtype <U1"),
+        (
+            lambda: tn.grad(cube)({"a": np.ma.array(X)}),
+            tn.DtypeError,
+            r"argument\[0\]\['a'\]: an array of class numpy.ma",
+        ),
+        (lambda: tn.grad(cube)("text"), DerivativeError, "argument 0 of class str; an array or a number of floats"),
+        (lambda: tn.grad(3), TypeError, "an object of class int; a function is needed"),
     ],
 )
 def test_what_has_no_gradient_is_refused(call: Callable[[], Any], error: type[Exception], text: str):
