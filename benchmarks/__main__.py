@@ -140,7 +140,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     if args.json:
         args.json.write_text(report.to_json(made), encoding="utf-8")
     if args.markdown:
-        args.markdown.write_text(report.markdown(made, CASES, gates), encoding="utf-8")
+        _, title, memory = (args.markdown.read_text(encoding="utf-8") if args.markdown.exists() else "").partition(
+            f"\n{report.MEMORY_TITLE}"
+        )
+        args.markdown.write_text(report.markdown(made, CASES, gates) + title + memory, encoding="utf-8")
 
 
 if __name__ == "__main__":

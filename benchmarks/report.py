@@ -188,6 +188,10 @@ def merge(reports: Sequence[Report]) -> Report:
     return Report(reports[-1].machine, versions, settings, [r for results in kept.values() for r in results])
 
 
+MEMORY_TITLE = "## Memory"
+"""Where `python -m benchmarks.memory` puts its table; all that follows is its part of the page."""
+
+
 def markdown(report: Report, cases: Mapping[str, Case], gates: Sequence[Sequence[str]]) -> str:
     """The text of docs/benchmarks.md."""
     parts = [
