@@ -149,7 +149,7 @@ class Programs:
         """A new program: the one that another process has kept on disk, else the function is traced."""
         reason, line = reason_for(call, self._kept.get(key, ()), self._described)
         adopted = self._adopted.get(key)
-        if adopted and (made := self._from_disk(call, engine, self._traces[adopted[0] - 1])) is not None:
+        if adopted and (made := self._from_disk(key, call, engine, self._traces[adopted[0] - 1])) is not None:
             self._keep(key, call, made[0].compiled, made[1])
             self.use(made[0].compiled)
             return made[0]
@@ -160,8 +160,8 @@ class Programs:
                 f"trace{at(user_line())}"
             )
         record = TraceRecord(len(self._traces) + 1, reason, line)
-        made = None if self._eager else self._from_disk(call, engine, record)
-        found, record = made if made is not None else self._from_trace(call, engine, record)
+        made = None if self._eager else self._from_disk(key, call, engine, record)
+        found, record = made if made is not None else self._from_trace(key, call, engine, record)
         self._keep(key, call, found.compiled, record)
         if record.from_disk:  # no trace was needed
             self.use(found.compiled)
@@ -169,9 +169,11 @@ class Programs:
             self._tell(found, record)
         return found
 
-    def _from_disk(self, call: BoundCall, engine: Engine, record: TraceRecord) -> tuple[Found, TraceRecord] | None:
+    def _from_disk(
+        self, key: Hashable, call: BoundCall, engine: Engine, record: TraceRecord
+    ) -> tuple[Found, TraceRecord] | None:
         started = time.perf_counter()
-        loaded = trace_cache.entry(self._function, self._around, call, engine.id).load(call)
+        loaded = trace_cache.entry(self._function, self._around, call, key).load(call)
         if loaded is None:
             return None
         record = replace(record, from_disk=True, trace_ms=(time.perf_counter() - started) * 1e3)
@@ -180,7 +182,9 @@ class Programs:
             made[0].identity = loaded.identity
         return made
 
-    def _from_trace(self, call: BoundCall, engine: Engine, record: TraceRecord) -> tuple[Found, TraceRecord]:
+    def _from_trace(
+        self, key: Hashable, call: BoundCall, engine: Engine, record: TraceRecord
+    ) -> tuple[Found, TraceRecord]:
         from tenferro import tracing
 
         start, started = recording.now(), time.perf_counter()
@@ -197,7 +201,7 @@ class Programs:
             raise LoweringError(f"{self._name}: a captured array was replaced while the function was traced")
         found, record = made
         if outside is not None:
-            place = trace_cache.entry(self._function, self._around, call, engine.id)
+            place = trace_cache.entry(self._function, self._around, call, key)
             kept = place.store(call, result, reads, outside)
             found.identity, record = kept.identity, replace(record, unkept=kept.unkept)
         return found, record

@@ -125,7 +125,7 @@ class ReadyCalls:
 
     def _from_disk(self, call: BoundCall) -> list[_Trace]:
         start = time.perf_counter()
-        entry = trace_cache.entry(self._function, self._around, call, ENGINE)
+        entry = trace_cache.entry(self._function, self._around, call, (call.key, ENGINE))
         for texts in entry.texts():
             with suppress(Exception):
                 found = assumed_here(texts.assumed, self._function, call)

@@ -15,7 +15,7 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from functools import cache
 from hashlib import sha256
@@ -119,9 +119,9 @@ class Entry:
         return Kept(self.identity(texts), "")
 
 
-def entry(function: Callable[..., Any], around: object, call: BoundCall, engine: str) -> Entry:
+def entry(function: Callable[..., Any], around: object, call: BoundCall, key: Hashable) -> Entry:
     """Where the traces of this function are kept for such calls. ``around``: what makes of it what is traced in its
-    place, None for itself."""
+    place, None for itself; ``key``: what programs in memory are found by."""
     if trace_cache() is None:
         return Entry(function, None)
     stamp = _sources()
@@ -129,7 +129,7 @@ def entry(function: Callable[..., Any], around: object, call: BoundCall, engine:
         return Entry(function, None, "this package's own sources cannot be read")
     try:
         donated = [leaf.donated for leaf in call.dynamic]
-        parts = json.dumps([callable_key(function), maker_key(around), Writer().value(call.key), donated, engine])
+        parts = json.dumps([callable_key(function), maker_key(around), Writer().value(key), donated])
     except NotStored as reason:
         return Entry(function, None, str(reason))
     except Exception as error:  # of an object of the user's own that does not let itself be looked at

@@ -336,7 +336,7 @@ def test_texts_that_nobody_wrote_raise_nothing(loads: Loads, name: str):
     (path,) = loads.entries
     (texts,) = trace_cache._split(loads.cache.load(path.stem))
     bound = f._bind(call, {})
-    entry = trace_cache.entry(module.f, None, bound, "cpu:0")
+    entry = trace_cache.entry(module.f, None, bound, (bound.key, "cpu:0"))
     assert entry.key == path.stem and entry.load(bound) is not None
     rng = random.Random(0)
     served = 0
