@@ -79,7 +79,7 @@ def moved(image: Any, shift: Any) -> Any:
 
 
 def adam(weights: Any, moments: Any, slopes: Any, step: Any, steps: int) -> tuple[Any, Any]:
-    """One step of Kingma and Ba (2015), algorithm 1, its rate falling along half a cosine to 0 at the last of ``steps``;
+    """One step of Kingma and Ba (2015), algorithm 1, its rate falling along half a cosine to 0 at the last step;
     ``moments`` are the means of slopes and of their squares."""
     mean = tn.tree.map(lambda m, g: 0.9 * m + 0.1 * g, moments[0], slopes)
     square = tn.tree.map(lambda v, g: 0.999 * v + 0.001 * g * g, moments[1], slopes)
@@ -163,7 +163,9 @@ def main() -> None:
     print(f"loss {losses[0]:.3f} in the first epoch, {losses[-1]:.4f} in the last")
     print(f"test accuracy {right[-1]:.2%}")
     plot_accuracy(folder / "accuracy.png", losses, right)
-    plot_filters(folder / "filters.png", np.asarray(weights["first"]), test_x[0], np.asarray(first_maps(weights, test_x[0])))
+    plot_filters(
+        folder / "filters.png", np.asarray(weights["first"]), test_x[0], np.asarray(first_maps(weights, test_x[0]))
+    )
     assert right[-1] >= 0.98
 
 

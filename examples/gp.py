@@ -3,7 +3,7 @@
     python examples/gp.py gp
 
 The likelihood is as in Rasmussen and Williams (2006), equations 2.30 and 5.8: a Cholesky factor, a solution, a sum of
-logarithms; its gradient comes from ``tn.value_and_grad`` through all of them. Gradient ascent with Adam is one ``scan``.
+logarithms; its gradient comes from ``tn.value_and_grad`` through all of them. Ascent with Adam is one ``scan``.
 A picture shows the likelihood and predictions of rows that were not learnt. Needs scikit-learn and matplotlib.
 """
 
@@ -24,7 +24,7 @@ from sklearn.datasets import load_diabetes  # noqa: E402
 import tenferro as tn  # noqa: E402
 
 Array: TypeAlias = np.ndarray[Any, Any]
-STEPS, RATE, ROWS = 150, 0.05, 200
+STEPS, RATE, ROWS = 100, 0.05, 200
 
 
 def covariance(logs: dict[str, Any], a: Any, b: Any) -> Any:

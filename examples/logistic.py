@@ -2,8 +2,8 @@
 
     python examples/logistic.py
 
-The loss is three lines of NumPy; ``tn.grad`` and ``tn.hessian`` give what Newton needs, ``tn.while_loop`` runs until the
-step is small, and the coefficients are scikit-learn's to eight digits. Needs scikit-learn.
+The loss is three lines of NumPy; ``tn.grad`` and ``tn.hessian`` give what Newton needs, ``tn.lax.while_loop`` runs
+until the step is small, and the coefficients are scikit-learn's to eight digits. Needs scikit-learn.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ def main() -> None:
     weights = np.asarray(weights)
     print(f"{count} steps of Newton's method, largest slope left {float(slope):.0e}")
 
-    reference = LogisticRegression(C=1 / PENALTY, tol=1e-12, solver="newton-cholesky", max_iter=1000).fit(x, data.target)
+    reference = LogisticRegression(C=1 / PENALTY, tol=1e-12, solver="newton-cholesky", max_iter=1000).fit(
+        x, data.target
+    )
     expected = np.concatenate([reference.intercept_, reference.coef_[0]])
     difference = np.abs(weights - expected).max()
     print(f"largest difference from scikit-learn's coefficients {difference:.0e}")

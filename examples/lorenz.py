@@ -91,9 +91,7 @@ def compare() -> float:
         unit[number] = 1
         ds, dp = tuple(unit[:3]), tuple(unit[3:])
         slope = float(forward(BEGINNING, PARAMETERS, ds, dp))
-        ends = [
-            float(value(tuple(BEGINNING + h * unit[:3]), tuple(PARAMETERS + h * unit[3:]))) for h in (1e-6, -1e-6)
-        ]
+        ends = [float(value(tuple(BEGINNING + h * unit[:3]), tuple(PARAMETERS + h * unit[3:]))) for h in (1e-6, -1e-6)]
         measured = (ends[0] - ends[1]) / 2e-6
         print(f"  by {name:22} {slope:+14.9f}  {backward[number]:+14.9f}  {measured:+14.6f}")
         worst = max(worst, abs(slope - backward[number]) / abs(slope))

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -48,6 +49,74 @@ def test_extension():
     assert "largest spike: 6.8291\n  range: 7.0317\n" in printed
     assert "width is 4; an odd number is needed" in printed
     assert "transfer   s2 cpu:1/host → cpu:0/host: 8*d0_0*d0_1 bytes, read by add" in printed
+
+
+def is_picture(path: Path) -> bool:
+    """Whether something is drawn on it."""
+    with Image.open(path) as image:
+        return float(np.asarray(image.convert("L")).std()) > 10
+
+
+def test_digits(tmp_path: Path):
+    printed = run("examples/digits.py", str(tmp_path))
+    assert "1320 steps" in printed
+    assert "test accuracy 99.17%" in printed
+    assert {f.name for f in tmp_path.iterdir() if is_picture(f)} == {"loss.png", "wrong.png"}
+
+
+def test_convnet(tmp_path: Path):
+    printed = run("examples/convnet.py", str(tmp_path))
+    assert "test accuracy 99.44%" in printed
+    assert {f.name for f in tmp_path.iterdir() if is_picture(f)} == {"accuracy.png", "filters.png"}
+
+
+def test_logistic():
+    printed = run("examples/logistic.py")
+    assert "10 steps of Newton's method" in printed
+    assert "98.77% of the rows" in printed
+
+
+def test_lorenz(tmp_path: Path):
+    printed = run("examples/lorenz.py", str(tmp_path))
+    (rho,) = (line.split() for line in printed.splitlines() if line.startswith("  by rho"))
+    assert rho[2:] == ["+0.995266382", "+0.995266382", "+0.995266"]
+    assert {f.name for f in tmp_path.iterdir() if is_picture(f)} == {"lorenz.png"}
+
+
+def test_gp(tmp_path: Path):
+    printed = run("examples/gp.py", str(tmp_path))
+    assert "242 new rows: error 0.68" in printed
+    assert {f.name for f in tmp_path.iterdir() if is_picture(f)} == {"gp.png"}
+
+
+NOTEBOOK = """
+import sys
+from pathlib import Path
+import nbformat
+from nbclient import NotebookClient
+
+notebook = nbformat.read(sys.argv[1], as_version=4)
+NotebookClient(notebook, timeout=200, resources={"metadata": {"path": str(Path(sys.argv[1]).parent)}}).execute()
+for cell in notebook.cells:
+    for output in cell.get("outputs", ()):
+        print(output.get("text") or sorted(output.get("data", ())))
+"""
+
+
+def printed_in(cells: list[dict[str, Any]]) -> list[str]:
+    """Lines that a notebook's cells printed when it was kept."""
+    streams = [o for cell in cells for o in cell.get("outputs", ()) if o["output_type"] == "stream"]
+    return [line for stream in streams for line in "".join(stream["text"]).splitlines() if line]
+
+
+def test_nbody():
+    """The notebook runs, and prints what it shows."""
+    notebook = ROOT / "examples" / "nbody.ipynb"
+    printed = run("-c", NOTEBOOK, str(notebook)).splitlines()
+    kept = [line for line in printed_in(json.loads(notebook.read_text())["cells"]) if "misses" not in line]
+    assert len(kept) == 5, kept
+    assert [line for line in kept if line not in printed and "CacheInfo" not in line] == []
+    assert printed.count("['image/png', 'text/plain']") == 2
 
 
 @pytest.fixture(scope="module")
