@@ -7,6 +7,7 @@ goes the long way, with the same answer.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -28,12 +29,12 @@ from tenferro.tracer import switches
 from tenferro.tracer.dims import Leaf as DimLeaf, evaluate
 from tenferro.tracer.errors import LoweringError
 from tenferro.tracer.records import dataclass
-from tenferro.tracer.tree import TreeDef
+from tenferro.tracer.tree import TreeDef, is_registered
 
 if TYPE_CHECKING:
     from tenferro.compiled import Compiled, Late
 
-_FORMS: dict[type | None, Any] = {None: "leaf", type(None): "none", tuple: "tuple", list: "list", dict: "dict"}
+_FORMS: dict[type | None, Any] = {None: "leaf", tuple: "tuple", list: "list", dict: "dict"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,11 +176,20 @@ def layouts_of(formula: Formula, inputs: Sequence[Any]) -> list[Any]:
 
 
 def _form(treedef: TreeDef) -> Form:
-    kind = _FORMS.get(treedef.node)
-    if kind is None:
+    """How a result lies in its containers. Unfit for classes that were registered."""
+    node, inside = treedef.node, tuple(map(_form, treedef.children))
+    if node is type(None):
+        return Form("constant", keys=(None,))
+    if node in _FORMS:
+        return Form(_FORMS[node], inside, tuple(treedef.metadata) if node is dict else ())  # type: ignore[arg-type]
+    if node is None or is_registered(node):
         raise Unfit
-    keys: Any = treedef.metadata if kind == "dict" else ()
-    return Form(kind, tuple(map(_form, treedef.children)), tuple(keys))
+    if not dataclasses.is_dataclass(node):
+        return Form("called", inside, (node,))
+    static = [f.name for f in dataclasses.fields(node) if f.metadata.get("static")]
+    names = [f.name for f in dataclasses.fields(node) if not f.metadata.get("static")]
+    fixed = [Form("constant", keys=(value,)) for value in treedef.metadata]  # type: ignore[attr-defined]
+    return Form("record", (*inside, *fixed), (node, *names, *static))
 
 
 def _leaves(compiled: Compiled, writer: Writer, engine: object, env: Mapping[DimLeaf, Any]) -> list[Leaf]:

@@ -42,14 +42,18 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How leaves lie in containers: a kind, and what is in it; ``keys`` of a dict."""
+    """How leaves lie in containers: a kind, and what is in it. ``keys``: of a dict; the object of a constant; the class
+    that is called with what is inside, or of a record, with the names of its attributes."""
 
-    kind: Literal["leaf", "none", "tuple", "list", "dict"]
+    kind: Literal["leaf", "constant", "tuple", "list", "dict", "called", "record"]
     inside: tuple[Form, ...] = ()
     keys: tuple[Any, ...] = ()
 
 
-_FORMS = {"leaf": r.LEAF, "none": r.NOTHING, "tuple": r.IN_TUPLES, "list": r.IN_LISTS, "dict": r.IN_DICTS}
+_FORMS = {
+    "leaf": r.LEAF, "constant": r.CONSTANT, "tuple": r.IN_TUPLES, "list": r.IN_LISTS, "dict": r.IN_DICTS,
+    "called": r.CALLED, "record": r.RECORD,
+}  # fmt: skip
 
 
 class Entry:
@@ -335,8 +339,10 @@ def _pushes(form: Form) -> int:
 def _form_words(form: Form) -> list[int]:
     """A form for a machine that puts leaves on a stack and containers in place of their items."""
     words = [word for one in form.inside for word in _form_words(one)]
-    if form.kind in ("leaf", "none"):
-        return [_FORMS[form.kind]]
+    if form.kind == "leaf":
+        return [r.LEAF]
+    if form.kind == "constant":
+        return [r.CONSTANT, id(form.keys[0])]
     return [*words, _FORMS[form.kind], len(form.inside), id(form.keys)]
 
 

@@ -64,7 +64,7 @@ class Formula:
         """What an operation gives: the same as before where it is the same."""
         found = self._known.get((code, a, b))
         if found is None:
-            self.lines.append((code, a, b))
+            self._add(code, a, b)
             found = self._known[code, a, b] = ("result", self._results)
             self._results += 1
         return found
@@ -73,7 +73,12 @@ class Formula:
         """Something that holds for this call's sizes and has to for another's."""
         if (code, a, b) not in self._known:
             self._known[code, a, b] = None
-            self.lines.append((code, a, b))
+            self._add(code, a, b)
+
+    def _add(self, code: int, a: Ref, b: Ref) -> None:
+        if len(self.lines) == n.MAX_LINES:
+            raise Unfollowed("too many lines")
+        self.lines.append((code, a, b))
 
     def written(self, patches: Iterable[tuple[Hinted, int]]) -> tuple[list[int], list[int]]:
         """The constants, and the lines as native code reads them; ``patches``: numbers and the bytes in the block where

@@ -10,7 +10,6 @@ from tenferro.engines.cpu.native_entry import (
     DATA_AT,
     FLAGS_AT,
     NDARRAY,
-    NONE,
     OBJECTS,
     OUTPUTS,
     Py_DecRef,
@@ -52,8 +51,9 @@ LEAF_WORDS = 5
 # address; AGAIN: an earlier leaf; SIZE: a number at a byte offset of the block.
 MADE, GIVEN_VALUE, OBJECT, AGAIN, SIZE = range(5)
 AS_IS, AS_SCALAR, AS_WRAPPED, AS_NUMBER = range(4)
-# A form's words: a kind, and for containers how many items, for a dict then the address of the tuple of its keys.
-LEAF, IN_TUPLES, IN_LISTS, IN_DICTS, NOTHING = range(5)
+# A form's words: a kind; of a CONSTANT the object; of a container how many items it has and the address of a tuple: a
+# dict's keys, the class that is CALLED with the items, the class of a RECORD and the names of its attributes.
+LEAF, IN_TUPLES, IN_LISTS, IN_DICTS, CALLED, RECORD, CONSTANT = range(7)
 
 NPY_ARRAY_WRITEABLE = 0x400
 RETURN_ARRAY, SET_BASE = 76, 282  # their places in NumPy's table of API functions
@@ -63,13 +63,15 @@ PyList_SetItem = Foreign("PyList_SetItem", "i32", ("ptr", "i64", "ptr"))
 PyDict_New = Foreign("PyDict_New", "ptr", ())
 PyDict_SetItem = Foreign("PyDict_SetItem", "i32", ("ptr", "ptr", "ptr"))
 PyType_GenericAlloc = Foreign("PyType_GenericAlloc", "ptr", ("ptr", "i64"))
+PyObject_GenericSetAttr = Foreign("PyObject_GenericSetAttr", "i32", ("ptr", "ptr", "ptr"))
 PyObject_Vectorcall = Foreign("PyObject_Vectorcall", "ptr", ("ptr", "ptr", "i64", "ptr"))
 # Takes over the reference to the array.
 PyArray_Return = Foreign("PyArray_Return", "ptr", ("ptr",))
 # Takes over the reference to the base.
 PyArray_SetBaseObject = Foreign("PyArray_SetBaseObject", "i32", ("ptr", "ptr"))
 RESULT_SYMBOLS = (
-    "PyList_New", "PyList_SetItem", "PyDict_New", "PyDict_SetItem", "PyType_GenericAlloc", "PyObject_Vectorcall",
+    "PyList_New", "PyList_SetItem", "PyDict_New", "PyDict_SetItem", "PyType_GenericAlloc", "PyObject_GenericSetAttr",
+    "PyObject_Vectorcall",
 )  # fmt: skip
 
 
@@ -171,10 +173,18 @@ def drop_views(entry: int, block: int) -> int:
 
 @native
 def container_of(form: int, items: int) -> int:
-    """A tuple, list or dict that takes over its items; 0 with an exception set, and they are given up."""
+    """A container that takes over its items; 0 with an exception set, and they are given up."""
     kind = load(form)
     count = load(form + 8)
+    named = load(form + 16) + ITEMS_AT
+    if kind == CALLED:
+        made = PyObject_Vectorcall(load(named), items, count, 0)
+        let_go(items, 0, count)
+        return made
     made = 0
+    if kind == RECORD:
+        made = PyType_GenericAlloc(load(named), 0)
+        named += 8
     if kind == IN_TUPLES:
         made = PyTuple_New(count)
     if kind == IN_LISTS:
@@ -191,8 +201,12 @@ def container_of(form: int, items: int) -> int:
             PyTuple_SetItem(made, k - 1, item)
         if kind == IN_LISTS:
             PyList_SetItem(made, k - 1, item)
-        if kind == IN_DICTS:
-            failed = PyDict_SetItem(made, load(load(form + 16) + ITEMS_AT + 8 * (k - 1)), item)
+        if kind == IN_DICTS or kind == RECORD:
+            name = load(named + 8 * (k - 1))
+            if kind == IN_DICTS:
+                failed = PyDict_SetItem(made, name, item)
+            else:
+                failed = PyObject_GenericSetAttr(made, name, item)
             Py_DecRef(item)
             if failed:
                 let_go(items, k, count)
@@ -215,11 +229,11 @@ def assembled(entry: int, leaves: int) -> int:
             store(items + 8 * top, load(leaves + 8 * used))
             used += 1
             form += 8
-        if kind == NOTHING:
-            Py_IncRef(load(OBJECTS + NONE))
-            store(items + 8 * top, load(OBJECTS + NONE))
-            form += 8
-        if kind != LEAF and kind != NOTHING:
+        if kind == CONSTANT:
+            Py_IncRef(load(form + 8))
+            store(items + 8 * top, load(form + 8))
+            form += 16
+        if kind != LEAF and kind != CONSTANT:
             top -= load(form + 8)
             made = container_of(form, items + 8 * top)
             if made == 0:

@@ -26,7 +26,7 @@ from tenferro.engines.cpu.native_prelude import (
     subtract_overflows,
 )
 
-MAX_NUMBERS = 1024
+MAX_NUMBERS, MAX_LINES = 1024, 2048
 NUMBER_BYTES = 8 * MAX_NUMBERS
 LINE_BYTES = 24
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import typing
 import weakref
 from collections import namedtuple
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ import pytest
 
 import tenferro as tn
 from tenferro.tracer import switches
-from tests.api.native import native_hits, same, served
+from tests.api.native import RUNS, native_hits, same, served
 
 x, y = np.arange(6.0).reshape(2, 3), np.arange(6.0, 12.0).reshape(2, 3)
 z = x + 1j * y
@@ -155,6 +156,65 @@ def test_namedtuples_and_dataclasses_as_arguments():
     same(f(Pair(x, y), layer), x * y + y * 0.0)
     with pytest.raises(AttributeError):
         f((x, y), layer)
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    total: Any
+    parts: Any
+    name: str = field(default="none", metadata={"static": True})
+
+
+class Named(typing.NamedTuple):
+    """One that checks what it is made of."""
+
+    low: Any
+    high: Any = 1.0
+
+
+def test_namedtuples_and_dataclasses_as_results():
+    def f(a: Any, layer: Any) -> Any:
+        pair = Pair(a + 1, Named(a.sum(), None))
+        return pair, Fixed(a.T, (pair.left, {"x": Layer(a * 2, 3)}), "sums"), Layer(layer.b, layer.w, layer.name)
+
+    jitted = tn.jit(f)
+    first = jitted(x, Layer(y, 2.0))
+    for _ in range(RUNS):
+        found = served(jitted, x, Layer(y, 2.0))
+        for a, b in zip(tn.tree.leaves(found), tn.tree.leaves(first), strict=True):
+            same(a, b)
+        assert tn.tree.structure(found) == tn.tree.structure(first)
+        pair, fixed, layer = found
+        assert type(pair) is Pair and type(pair.right) is Named and pair.right.high is None and type(fixed) is Fixed
+        assert fixed.name == "sums" and fixed.parts[0] is pair.left and type(layer) is Layer and layer.name == "relu"
+        assert layer.b is y and layer.w == 2.0
+    objects = [Pair, Fixed, Layer, Named, y]
+    before = [sys.getrefcount(o) for o in objects]
+    for _ in range(1000):
+        jitted(x, Layer(y, 2.0))
+    assert all(abs(sys.getrefcount(o) - n) < 10 for o, n in zip(objects, before, strict=True))
+
+
+def test_a_class_that_refuses_what_it_is_made_of():
+    class Picky(typing.NamedTuple("Picky", [("a", Any)])):
+        def __new__(cls, a: Any) -> Any:
+            if refusing:
+                raise ValueError("not today")
+            return super().__new__(cls, a)
+
+    refusing: list[int] = []
+
+    def f(a: Any) -> Any:
+        return Picky(a + 1)
+
+    jitted = tn.jit(f, static_argnums=())
+    for _ in range(RUNS):
+        same(jitted(x).a, x + 1)
+    refusing.append(1)
+    with pytest.raises(ValueError, match="not today"):
+        jitted(x)
+    refusing.clear()
+    same(jitted(x).a, x + 1)
 
 
 def test_functions_and_enums_as_arguments():

@@ -178,8 +178,13 @@ def test_too_many_numbers():
     total: Any = 0
     for k in range(2 * native_sizes.MAX_NUMBERS):
         total = total + (n + k)
+        if len(formula.lines) > native_sizes.MAX_NUMBERS:
+            break
     with pytest.raises(Unfollowed):
         formula.written([(total, 0)])
+    with pytest.raises(Unfollowed):
+        for k in range(2 * native_sizes.MAX_LINES):
+            assert n < k + 4
 
 
 # -- programs ----------------------------------------------------------------------------------------------------------
