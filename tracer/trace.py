@@ -130,9 +130,9 @@ class Trace:
         self.tape: Tape | None = None  # takes what is linear in a tape's inputs, while a function is differentiated
         self.scope: Scope | None = None  # of what is recorded to be taken out again
         self.axes: list[Lanes] = []  # of the functions under vmap that run now
+        self.mapping: Lanes | None = None  # what records operations for all lanes now
         self.varying: set[int] = set()  # ids of the arguments that derivatives are being taken of
         self.depth = 0  # how many derivatives are being taken, one inside the other
-        self.is_marked = False  # whether marks stand in it, which its program has not (tenferro.tracer.transform.marks)
         self.is_once = False  # whether it serves one call only, whose captured arrays are known
         self.is_cut = False  # whether operations were taken out again: ids are not dense then
         self._bounds = Bounds()

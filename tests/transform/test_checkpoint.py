@@ -59,6 +59,20 @@ def test_lanes():
     agrees(make, X, Y)
 
 
+def test_lanes_meet_inside():
+    def make(np: Any, lib: Any) -> Callable[..., Any]:
+        psum = lib.psum if lib is tn else lib.lax.psum
+        f = lib.checkpoint(lambda x: np.sin(x) * psum(x * x, "lanes"))
+        mapped = lib.vmap(f, axis_name="lanes")
+        return lambda x: (
+            mapped(x),
+            lib.grad(lambda x: mapped(x).sum())(x),
+            lib.vmap(lib.grad(f), axis_name="lanes")(x),
+        )
+
+    agrees(make, X)
+
+
 def test_inside_of_loops():
     def make(np: Any, lib: Any) -> Callable[..., Any]:
         f = lib.checkpoint(lambda c, x: (chain(np, c, x), np.cos(c)))

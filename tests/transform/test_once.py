@@ -102,6 +102,12 @@ def test_lanes_have_other_programs():
     assert kept() == 8
 
 
+def test_lanes_that_meet_are_not_kept():
+    for _ in range(3):
+        equal(tn.vmap(lambda x: tn.psum(x, "i"), axis_name="i")(np.ones(4)), np.full(4, 4.0))
+    assert kept() == 0
+
+
 def test_control_flow_is_made_once():
     def f(x: Any) -> Any:
         return tn.lax.scan(lambda c, y: (np.sin(c * y), None), 1.0, x)[0]

@@ -113,6 +113,21 @@ def test_lanes(rule: Rule):
     agrees(make, X, Y)
 
 
+def test_lanes_meet_inside_of_a_rule():
+    def make(np: Any, lib: Any) -> Callable[..., Any]:
+        psum = lib.psum if lib is tn else lib.lax.psum
+        f = lib.custom_jvp(lambda x: np.sin(x) * psum(x * x, "lanes"))
+        f.defjvp(lambda ps, ts: (f(*ps), 10 * np.cos(ps[0]) * ts[0] + psum(ts[0], "lanes")))
+        mapped = lib.vmap(f, axis_name="lanes")
+        return lambda x: (lib.grad(lambda x: mapped(x).sum())(x), lib.jvp(mapped, (x,), (x,)))
+
+    agrees(make, X)
+    g = tn.custom_vjp(lambda x: x)
+    g.defvjp(lambda x: (x, None), lambda kept, ct: (tn.psum(ct, "lanes"),))
+    slope = tn.grad(lambda x: (tn.vmap(g, axis_name="lanes")(x) * Y).sum())
+    np.testing.assert_allclose(slope(X), np.full(5, Y.sum()))
+
+
 @each(RULES)
 def test_inside_of_loops(rule: Rule):
     def make(np: Any, lib: Any) -> Callable[..., Any]:

@@ -21,15 +21,16 @@ from tenferro.tracer.program import DimScalar, Operand, Operation, Params, Value
 from tenferro.tracer.trace import Trace
 
 _numbers = count(1 << 20)  # no axis has such a number
-_ACROSS = frozenset({rows.lane_sum, rows.lane_max, rows.lane_min, rows.lane_gather, rows.lane_index})
+ACROSS = frozenset({rows.lane_sum, rows.lane_max, rows.lane_min, rows.lane_gather, rows.lane_index})
 
 
 class Lanes:
     """What the values of a recording are for all lanes: by id, an operand and whether it has lanes."""
 
-    def __init__(self, trace: Trace, size: Extent, name: str | None = None) -> None:
+    def __init__(self, trace: Trace, size: Extent, name: str | None = None, part_of: Lanes | None = None) -> None:
+        """``part_of``: the mapping that records a body, whose operations over the lanes are that mapping's."""
         self.name = name
-        self.number = next(_numbers)
+        self.number = next(_numbers) if part_of is None else part_of.number
         self.size = size
         self._b = Derivation(trace)
         self._trace = trace
@@ -63,7 +64,7 @@ class Lanes:
     def replay(self, operations: Sequence[Operation]) -> None:
         """Record every operation for all lanes."""
         for operation in operations:
-            if operation.params.get("axis") == self.number and operation.op in _ACROSS:
+            if operation.params.get("axis") == self.number and operation.op in ACROSS:
                 self._across(operation)
                 continue
             operands, has_lanes = zip(*map(self.of, operation.inputs), strict=True) if operation.inputs else ((), ())
@@ -101,7 +102,11 @@ class Lanes:
         rule = operation.op.batch
         if isinstance(rule, Absent):
             raise BatchError(f"vmap: {operation.op.name}, which has no batch rule: {rule.reason}{at(operation.line)}")
-        return rule(self._b, operation, has_lanes, self.size)
+        outer, self._trace.mapping = self._trace.mapping, self
+        try:
+            return rule(self._b, operation, has_lanes, self.size)
+        finally:
+            self._trace.mapping = outer
 
     # -- sizes -------------------------------------------------------------------------------------------------------
 

@@ -249,7 +249,7 @@ def batch_checkpoint(b: Derivation, operation: Operation, has_lanes: Sequence[bo
     body: Body = params["body"]
     with taken_out(trace, body.program.name) as recording:
         own = _own(trace, operation.inputs)
-        lanes = Lanes(trace, size)
+        lanes = Lanes(trace, size, part_of=trace.mapping)
         outputs = [lanes.full(y) for y in lanes.enter(body, own, has_lanes)]
     values, operands = _given(own, operation.inputs)
     return _emit(

@@ -19,7 +19,17 @@ from tenferro.tracer.trace import Trace
 from tenferro.tracer.transform import marks
 from tenferro.tracer.transform.inputs import Opened, delivered, results_of
 from tenferro.tracer.transform.linear import has_tangent
-from tenferro.tracer.transform.rules import InLanes, Operands, Rule, guarded, on_tape, through, users_code, varies
+from tenferro.tracer.transform.rules import (
+    InLanes,
+    Operands,
+    Rule,
+    guarded,
+    name_of_lanes,
+    on_tape,
+    through,
+    users_code,
+    varies,
+)
 
 Results: TypeAlias = Sequence[ArrayType]
 """Types of the results, which hold the sizes that a rule may ask for."""
@@ -68,19 +78,20 @@ class ForwardRule(Rule):
             return self._code(trace, primals, mine, wanted)[1]
 
     def for_lanes(self, b: Derivation, operation: Operation, has_lanes: Sequence[bool], size: Extent) -> Rule:
-        made = ForwardRule(self.name, self.count, _lanes_of_forward(self._code, tuple(has_lanes)))
+        code = _lanes_of_forward(self._code, tuple(has_lanes), name_of_lanes(b.trace))
+        made = ForwardRule(self.name, self.count, code)
         made.depth = self.depth
         return made
 
 
-def _lanes_of_forward(code: ForwardCode, has_lanes: tuple[bool, ...]) -> ForwardCode:
+def _lanes_of_forward(code: ForwardCode, has_lanes: tuple[bool, ...], name: str | None) -> ForwardCode:
     count = len(has_lanes)
 
     def all_lanes(
         trace: Trace, primals: Operands, tangents: Tangents, wanted: Results
     ) -> tuple[list[Operand], list[Operand | None]]:
         lane = [ArrayType(t.dtype, t.shape[1:]) for t in wanted]
-        run = InLanes(trace, wanted[0].shape[0])
+        run = InLanes(trace, wanted[0].shape[0], name)
 
         def one(given: list[Operand | None]) -> Tangents:
             values = [x for x in given[:count] if x is not None]
@@ -157,7 +168,8 @@ class ReverseRule(Rule):
         return [next(made) if mine else None for mine in varying]
 
     def for_lanes(self, b: Derivation, operation: Operation, has_lanes: Sequence[bool], size: Extent) -> Rule:
-        made = ReverseRule(self.name, self.count, _lanes_of_reverse(self._code, tuple(has_lanes)))
+        code = _lanes_of_reverse(self._code, tuple(has_lanes), name_of_lanes(b.trace))
+        made = ReverseRule(self.name, self.count, code)
         made.depth = self.depth
         return made
 
@@ -182,10 +194,10 @@ class Back:
             return self.code(b.trace, operation.inputs[: params["count"]], given, types)
 
 
-def _lanes_of_reverse(code: ForthCode, has_lanes: tuple[bool, ...]) -> ForthCode:
+def _lanes_of_reverse(code: ForthCode, has_lanes: tuple[bool, ...], name: str | None) -> ForthCode:
     def forth(trace: Trace, primals: Operands, wanted: Results) -> Forth:
         lane = [ArrayType(t.dtype, t.shape[1:]) for t in wanted]
-        run, inner = InLanes(trace, wanted[0].shape[0]), list[Forth]()
+        run, inner = InLanes(trace, wanted[0].shape[0], name), list[Forth]()
 
         def one(given: list[Operand | None]) -> Tangents:
             inner.append(code(trace, [x for x in given if x is not None], lane))
@@ -195,19 +207,21 @@ def _lanes_of_reverse(code: ForthCode, has_lanes: tuple[bool, ...]) -> ForthCode
         found = inner[0]
         kept = [run.lanes.of(r) for r in found.residuals]
         results = [run.lanes.full(y) for y in found.results]
-        back = _lanes_of_back(found.back, tuple([mine for _, mine in kept]), has_lanes)
+        back = _lanes_of_back(found.back, tuple([mine for _, mine in kept]), has_lanes, name)
         return Forth(results, [r for r, _ in kept], back)
 
     return forth
 
 
-def _lanes_of_back(code: BackCode, kept: tuple[bool, ...], has_lanes: tuple[bool, ...]) -> BackCode:
+def _lanes_of_back(
+    code: BackCode, kept: tuple[bool, ...], has_lanes: tuple[bool, ...], name: str | None
+) -> BackCode:  # fmt: skip
     """``kept``: which of the residuals have lanes. What is the same in all lanes gets the sum of theirs."""
 
     def back(
         trace: Trace, residuals: Operands, cotangents: Operands, types: Sequence[ArrayType]
     ) -> list[Operand | None]:
-        b, run = Derivation(trace), InLanes(trace, cotangents[0].type.shape[0])
+        b, run = Derivation(trace), InLanes(trace, cotangents[0].type.shape[0], name)
         lane = [ArrayType(t.dtype, t.shape[1:] if mine else t.shape) for t, mine in zip(types, has_lanes, strict=True)]
 
         def one(given: list[Operand | None]) -> Tangents:

@@ -187,6 +187,11 @@ def through(
     return [found.get(y.id) if isinstance(y, Value) else None for y in results]
 
 
+def name_of_lanes(trace: Trace) -> str | None:
+    """What the mapping that records operations now calls its lanes."""
+    return None if trace.mapping is None else trace.mapping.name
+
+
 def varies(tangents: Tangents, trace: Trace) -> bool:
     """Whether one of the tangents is not 0. On a tape, what does not depend on its inputs is 0."""
     if trace.tape is not None:
@@ -197,9 +202,10 @@ def varies(tangents: Tangents, trace: Trace) -> bool:
 class InLanes:
     """A rule's code for one lane, recorded for all. ``has_lanes``: which of the operands have them."""
 
-    def __init__(self, trace: Trace, size: Extent) -> None:
+    def __init__(self, trace: Trace, size: Extent, name: str | None = None) -> None:
+        """``name``: what the code may call the lanes."""
         self._trace = trace
-        self.lanes = Lanes(trace, size)
+        self.lanes = Lanes(trace, size, name)
 
     def run(
         self, operands: Tangents, has_lanes: Sequence[bool], code: Callable[[list[Operand | None]], Tangents]
@@ -215,6 +221,10 @@ class InLanes:
                 value = trace.placeholder(ArrayType(x.type.dtype, x.type.shape[1:]))
                 self.lanes.put(value, x, True)
                 given.append(value)
-            found = list(code(given))
+            trace.axes.append(self.lanes)
+            try:
+                found = list(code(given))
+            finally:
+                trace.axes.pop()
         self.lanes.replay(recording.operations)
         return found
