@@ -37,6 +37,7 @@ class Custom:
     _around = "rules"  # it is more than the function that it wraps
     __wrapped__: Function
     __name__: str
+    __qualname__: str
 
     def __init__(
         self, fun: Function, nondiff_argnums: int | Sequence[int] = (), nondiff_argnames: str | Iterable[str] = ()
@@ -69,6 +70,9 @@ class Custom:
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
+
+    def __reduce__(self) -> str:
+        return self.__qualname__
 
     def __repr__(self) -> str:
         return f"<{self._name}>"

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.transform.peer import agrees
+import tenferro as tn
+from tests.transform.peer import agrees, same
 
 X = np.linspace(0.2, 1.4, 6)
 M = np.random.default_rng(0).standard_normal((4, 3))
@@ -210,3 +211,23 @@ def test_holomorphic_functions(name: str):
 
 def test_a_complex_function_of_real_numbers_has_a_forward_jacobian():
     agrees(lambda np, lib: lib.jacfwd(lambda x: np.exp(1j * x) * x), X)
+
+
+@pytest.mark.parametrize("kind", ["jacfwd", "jacrev", "hessian"])
+def test_one_program_serves_every_size(kind: str):
+    transformed = getattr(tn, kind)(lambda x: np.sin(x) * x.sum())
+    jitted = tn.jit(transformed)
+    for n in range(12):
+        x = np.linspace(0, 1, n)
+        same(jitted(x), transformed(x), str(n))
+    assert jitted.cache_info().compiles == 1
+
+
+def test_jacobians_with_aux():
+    def f(x: Any) -> Any:
+        return (x**3, {"x": x})
+
+    for kind, shape in ((tn.jacfwd, (6, 6)), (tn.jacrev, (6, 6)), (tn.hessian, (6, 6, 6))):
+        found, aux = kind(f, has_aux=True)(X)
+        assert found.shape == shape
+        np.testing.assert_array_equal(aux["x"], X)

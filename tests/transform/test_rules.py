@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -424,6 +425,15 @@ def test_a_rule_reads_captured_arrays_at_each_call():
     np.testing.assert_allclose(jitted(X), 70)
     f.defjvp(lambda primals, tangents: (primals[0], 3 * tangents[0]))  # another rule
     np.testing.assert_allclose(jitted(X), 3)
+
+
+@tn.custom_jvp
+def by_name(x: Any) -> Any:
+    return x
+
+
+def test_pickled_by_name():
+    assert pickle.loads(pickle.dumps(by_name)) is by_name
 
 
 def test_methods():
