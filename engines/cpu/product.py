@@ -10,7 +10,7 @@ results):
 van de Geijn, "Anatomy of high-performance matrix multiplication", 2008).
 ``direct{lanes}x{rows}x{vectors}``: small products and few rows, read where they lie; the right operand's rows are
 contiguous, or ``lanes`` is 1.
-``lines{lanes}x{vectors}``: one row by a matrix whose columns are contiguous.
+``lines{lanes}x{vectors}x{rows}``: few rows by a matrix whose columns are contiguous.
 ``triple``: batches of small products with three columns, each row of which is most of a vector of four.
 ``dots``, ``strided_dots``: one column.
 """
@@ -34,7 +34,10 @@ class ProductText(PackedWriter, LinesWriter, DirectWriter):
     def text(self, entry: str) -> str:
         """The module that defines ``entry``."""
         functions = self._functions(entry)
-        declared = ["declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"]
+        declared = [
+            "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
+            "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)",
+        ]
         declared += [f"declare {t} @llvm.fma.{mangled(t)}({t}, {t}, {t})" for t in sorted(self.used)]
         return "\n".join([*declared, *functions])
 
@@ -46,8 +49,11 @@ class ProductText(PackedWriter, LinesWriter, DirectWriter):
                 return [self.triple()]
             case "dots" | "strided_dots":
                 return [self.dots(entry == "strided_dots")]
-        form = [int(n) for n in entry.removeprefix("direct").removeprefix("lines").split("x")]
-        return [self.lines(*form) if entry.startswith("lines") else self.direct(*form)]
+        kind = entry.rstrip("0123456789x")
+        lanes, second, third = (int(n) for n in entry.removeprefix(kind).split("x"))
+        if kind == "lines":
+            return [self.lines(lanes, second, third)]
+        return [self.direct(lanes, second, third)]
 
 
 @dataclass(frozen=True, slots=True)

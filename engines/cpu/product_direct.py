@@ -65,8 +65,7 @@ class DirectWriter(ProductWriter):
 
         sums = self.loop(code, (0, w[DEPTH], 1), lanes, [self.zero(lanes)] * len(cells), step)
         for (r, v), value in zip(cells, sums, strict=True):
-            at = code.at(code.at(c, code.mul(tall[r], w[C_ROW])), code.mul(wide[v], self.size))
-            self.store(code, lanes, value, at)
+            self.store_result(code, w, lanes, value, c, tall[r], wide[v], rows)
 
     def triple(self) -> str:
         """Items are matrices. The fourth lane reads and writes what stands behind a row, which is written after it; the

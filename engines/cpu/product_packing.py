@@ -185,16 +185,17 @@ class PackingWriter(ProductWriter):
             units = code.emit(f"bitcast <{lanes} x double> {units} to <{2 * lanes} x float>")
         return self.taken_apart(code, units, lanes, self.scalar)
 
-    def turned(self, code: Code, rows: Sequence[str], groups: int = 1) -> list[str]:
-        """The transposes of squares of units that stand side by side: group g of row r is line 4g + r, step by step; of
-        a result, the four lines of group g at one step."""
+    def turned(self, code: Code, rows: Sequence[str], groups: int = 1, pieces: int = 1) -> list[str]:
+        """The transposes of squares that stand side by side in four rows: of each group of four elements in a row, the
+        first ones of all rows in the first result, and so on. An element is so many ``pieces`` of a unit."""
         unit, _ = self._unit
         size = SQUARE * groups
-        kind = f"<{size} x {unit}>"
+        kind = f"<{size * pieces} x {unit}>"
 
         def mixed(a: str, b: str, order: Sequence[int]) -> str:
             """``order`` counts the elements of both groups."""
-            picked = [SQUARE * g + k % SQUARE + (size if k >= SQUARE else 0) for g in range(groups) for k in order]
+            places = [SQUARE * g + k % SQUARE + (size if k >= SQUARE else 0) for g in range(groups) for k in order]
+            picked = [pieces * k + n for k in places for n in range(pieces)]
             return code.emit(f"shufflevector {kind} {a}, {kind} {b}, {mask(picked)}")
 
         first = [mixed(rows[0], rows[1], order) for order in (_EVEN, _ODD)]

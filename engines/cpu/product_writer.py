@@ -19,11 +19,11 @@ Number: TypeAlias = tuple[str, ...]
 # Words of the parameters.
 (
     LATCH, A, B, C, ROWS, COLUMNS, DEPTH, A_ROW, A_DEPTH, B_DEPTH, B_COLUMN, C_ROW, C_BATCH, ROW_TILES, COLUMN_TILES,
-    TALL, WIDE, LEVELS, SIZE, A_BATCH, B_BATCH,
-) = range(21)  # fmt: skip
+    TALL, WIDE, C_COLUMN, LEVELS, SIZE, A_BATCH, B_BATCH,
+) = range(22)  # fmt: skip
 """``TALL`` and ``WIDE``: rows and columns of a tile, for ``packed``. ``LEVELS``: loops over the batch, innermost first,
 each with the last three words, one level after the other."""
-PARAMS, LEVEL = 21, 3
+PARAMS, LEVEL = 22, 3
 HEADER = "(ptr %P, i64 %begin, i64 %end) nounwind"
 BLOCK_DEPTH = 256
 BLOCK_BYTES = 192 << 10
@@ -89,7 +89,8 @@ def dot_lanes(dtype: np.dtype[Any]) -> int:
 
 class ProductWriter:
     """Writes functions of one dtype for machines with vectors of so many bits. ``is_turned``: the operands have changed
-    places (a product is then that of the transposes), which a complex number's bits must not show."""
+    places (a product is then that of the transposes): results of several rows lie apart, and a complex number's bits
+    must not show it."""
 
     def __init__(self, dtype: np.dtype[Any], vector_bits: int, is_turned: bool = False) -> None:
         self.dtype = dtype
@@ -225,6 +226,19 @@ class ProductWriter:
         kind = self.vector(lanes)
         first = code.emit(f"insertelement {kind} poison, {self.scalar} {value}, i32 0")
         return code.emit(f"shufflevector {kind} {first}, {kind} poison, <{lanes} x i32> zeroinitializer")
+
+    def store_result(
+        self, code: Code, w: Sequence[str], lanes: int, number: Number, c: str, row: str, column: str, rows: int
+    ) -> None:  # fmt: skip
+        """``lanes`` results of one of ``rows`` rows of a tile, from a column on."""
+        at = code.at(code.at(c, code.mul(row, w[C_ROW])), code.mul(column, w[C_COLUMN]))
+        if not self.is_turned or rows == 1 or lanes == 1:
+            self.store(code, lanes, number, at)
+            return
+        kind = self.vector(lanes)
+        for lane in range(lanes):
+            one = tuple(code.emit(f"extractelement {kind} {x}, i32 {lane}") for x in number)
+            self.store(code, 1, one, code.at(at, code.mul(lane, w[C_COLUMN])))
 
     # Parameters.
 

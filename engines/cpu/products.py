@@ -34,6 +34,8 @@ SMALL_HALF = 1 << 14
 """The same for float16, which is widened once where it is copied."""
 SMALL_STRIDED = 1 << 9
 FEW_ROWS = 8
+MOST_LINES = 4
+"""Rows, or columns, of products that read the other operand once."""
 TILES = 8
 """As many tiles as a large product is cut into at least, for threads to share: 8 of 132 x 128 take 6 % longer to copy
 the operands of a (256, 784, 512) product than 4."""
@@ -43,6 +45,7 @@ SHORTEST_DOT = 16
 RATES = {("f", 2): 80e9, ("f", 4): 80e9, ("f", 8): 40e9, ("c", 8): 20e9, ("c", 16): 10e9}
 """Multiply-adds a second of one core, roughly, counted twice; integers 4e9."""
 SECONDS_PER_TILE = 20e-9
+SECONDS_PER_BYTE = 0.06e-9
 
 Dtype = np.dtype[Any]
 
@@ -129,10 +132,12 @@ def _choice(sizes: Sizes, dtype: Dtype, form: p.Registers) -> tuple[str, int, in
     if sizes.columns == 1:
         return f"direct1x{p.COLUMN_ROWS}x1", p.COLUMN_ROWS, 1
     is_unit = sizes.b[1] == size
-    if sizes.rows == 1 and not is_unit and _by_lines(sizes.b[0], sizes.columns, size):
+    if sizes.rows <= MOST_LINES and not is_unit and _by_lines(sizes.b[0], sizes.columns, dtype):
         lanes = form.lanes if sizes.columns >= form.lanes >= p.NARROW else p.NARROW
-        vectors = 2 if sizes.columns > lanes else 1
-        return f"lines{lanes}x{vectors}", 1, lanes * vectors
+        # At strides of a cache's sets no more columns than its ways: 512 of 4 kB 54 GB/s by sixteen, 28 by 32.
+        collide = lanes * size >= 64 and sizes.b[1] % 1024 == 0
+        vectors = 2 if sizes.columns > lanes and sizes.rows <= 2 and not collide else 1
+        return f"lines{lanes}x{vectors}x{sizes.rows}", sizes.rows, lanes * vectors
     limit = SMALL_STRIDED if not is_unit else SMALL_HALF if size == 2 and dtype.kind == "f" else SMALL
     if work <= limit or (is_unit and sizes.rows <= FEW_ROWS):
         if _is_triple(sizes, size):
@@ -146,7 +151,8 @@ def _direct(sizes: Sizes, dtype: Dtype, most: int) -> tuple[str, int, int]:
     fitting = [n for n in (most, p.NARROW) if n <= min(most, sizes.columns)]
     lanes = fitting[0] if fitting else 1
     # Two parts of a number fill twice the registers.
-    forms = [(r, v) for r, v in p.DIRECT_FORMS if (r == 1) == (sizes.rows == 1) and (dtype.kind != "c" or r * v <= 8)]
+    most = 4 if dtype.kind == "c" and sizes.rows == 1 else 8 if dtype.kind == "c" else 16
+    forms = [(r, min(v, most // r)) for r, v in p.DIRECT_FORMS if (r == 1) == (sizes.rows == 1)]
     rows, vectors = next(((r, v) for r, v in reversed(forms) if v * lanes >= sizes.columns), forms[0])
     return f"direct{lanes}x{rows}x{vectors}", rows, vectors * lanes
 
@@ -176,24 +182,29 @@ def _is_triple(sizes: Sizes, size: int) -> bool:
     )  # fmt: skip
 
 
-def _upright(
-    sizes: Sizes, positions: Sequence[int], offsets: Sequence[int], size: int
-) -> tuple[bool, Sizes, Sequence[int], Sequence[int]]:
-    """A vector and a matrix as the matrix asks for: on the right, where vectors can go along the results, else on the
-    left, with one result to a chain. The product of the transposes has the same elements in the same places."""
-    is_row, is_column = sizes.rows == 1 != sizes.columns, sizes.columns == 1 != sizes.rows
-    if not is_row and not is_column:
-        return False, sizes, positions, offsets
-    across, down, count = (*sizes.a, sizes.rows) if is_column else (*sizes.b[::-1], sizes.columns)
-    is_right = across == size or _by_lines(down, count, size)
-    if is_right == is_row:
-        return False, sizes, positions, offsets
-    return True, sizes.turned, (positions[1], positions[0], positions[2]), (offsets[1], offsets[0], offsets[2])
+def _is_upright(sizes: Sizes, dtype: Dtype, lanes: int) -> bool:
+    """Whether the matrix of a product with a vector, or with a few, stands on the right, where vectors go along its
+    columns. If they cannot, one result to a chain is computed, with the matrix on the left."""
+    size, few = dtype.itemsize, min(sizes.rows, sizes.columns)
+    if few > MOST_LINES or max(sizes.rows, sizes.columns) < (2 if few == 1 else lanes):
+        return True
+    is_row = sizes.rows <= sizes.columns
+    across, down, count = (*sizes.b[::-1], sizes.columns) if is_row else (*sizes.a, sizes.rows)
+    is_right = across == size or _by_lines(down, count, dtype)
+    return is_right == is_row if few == 1 else is_row or not is_right
 
 
-def _by_lines(step: int, columns: int, size: int) -> bool:
-    """Whether ``lines`` serves a row by a matrix whose steps are so far apart."""
-    return step == size <= 8 and columns >= p.NARROW
+def _by_lines(step: int, columns: int, dtype: Dtype) -> bool:
+    """Whether ``lines`` serves rows by a matrix whose steps are so far apart."""
+    return step == dtype.itemsize <= 8 and p.part_of(dtype) >= 4 and columns >= p.NARROW
+
+
+def _seconds(sizes: Sizes, dtype: Dtype) -> float:
+    """On one thread, roughly: what takes longer, arithmetic or memory."""
+    operations = 2.0 * sizes.batch * sizes.rows * sizes.columns * sizes.depth
+    moved = of_product(sizes, dtype.itemsize)
+    bytes_moved = SECONDS_PER_BYTE * (moved.read + moved.written)
+    return max(operations / RATES.get((dtype.kind, dtype.itemsize), 4e9), bytes_moved)
 
 
 def address_of(entry: Entry, target: Target, name: str, level: int) -> int:
@@ -203,21 +214,25 @@ def address_of(entry: Entry, target: Target, name: str, level: int) -> int:
 
 def _launch(binder: Binder, dtype: Dtype, sizes: Sizes, positions: Sequence[int], offsets: Sequence[int]) -> float:
     target = binder.kernels.target
-    is_turned, sizes, positions, offsets = _upright(sizes, positions, offsets, dtype.itemsize)
-    name, tall, wide = _choice(sizes, dtype, p.registers(dtype, target.vector_bits))
+    form = p.registers(dtype, target.vector_bits)
+    is_turned = not _is_upright(sizes, dtype, form.lanes)
+    c_row, c_column = sizes.columns * dtype.itemsize, dtype.itemsize
+    if is_turned:  # the product of the transposes has the same elements in the same places
+        sizes, c_row, c_column = sizes.turned, c_column, c_row
+        positions, offsets = ((x[1], x[0], x[2]) for x in (positions, offsets))
+    name, tall, wide = _choice(sizes, dtype, form)
     row_tiles, column_tiles = -(-sizes.rows // tall), -(-sizes.columns // wide)
     total = sizes.batch * row_tiles * column_tiles
-    c_row, c_matrix = (n * dtype.itemsize for n in (sizes.columns, sizes.rows * sizes.columns))
+    c_matrix = sizes.rows * sizes.columns * dtype.itemsize
     words = [
         0, 0, 0, 0, sizes.rows, sizes.columns, sizes.depth, *sizes.a, *sizes.b, c_row, c_matrix, row_tiles,
-        column_tiles, tall, wide, len(sizes.levels), *itertools.chain(*sizes.levels),
+        column_tiles, tall, wide, c_column, len(sizes.levels), *itertools.chain(*sizes.levels),
     ]  # fmt: skip
-    operations = 2.0 * sizes.batch * sizes.rows * sizes.columns * sizes.depth
-    seconds = operations / RATES.get((dtype.kind, dtype.itemsize), 4e9) + SECONDS_PER_TILE * total
+    seconds = _seconds(sizes, dtype) + SECONDS_PER_TILE * total
     grain = max(1, min(total, round(GRAIN_SECONDS / (seconds / total))))
     block = binder.open_block()
-    # Only complex numbers' bits tell which operand came first.
-    entry = Entry(dtype, name, is_turned and dtype.kind == "c")
+    # One row of real results is the same either way.
+    entry = Entry(dtype, name, is_turned and (dtype.kind == "c" or sizes.rows > 1))
     binder.kernels.products[entry] = None
 
     address = partial(address_of, entry, target, name)
