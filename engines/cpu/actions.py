@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from collections.abc import Mapping
+from dataclasses import field
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from tenferro.engines.cpu.kernel import FAST
 from tenferro.engines.cpu.native import Block
 from tenferro.lowering.exec_program import Instruction, Source
 from tenferro.tracer.records import dataclass
+
+if TYPE_CHECKING:
+    from tenferro.engines.cpu.binding import Tail
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,3 +60,30 @@ class Drop:
 
 
 Action: TypeAlias = ViewOf | Enter | Call | Drop
+
+
+@dataclass
+class BoundPlan:
+    """A plan on the layouts of one call."""
+
+    actions: list[Action]
+    positions: int  # arrays of a run, inputs included
+    outputs: tuple[int | Source, ...]
+    tail: Tail | None = None  # what follows a call with a run-time extent
+    level: int = FAST
+    seconds_left: float = 0.0  # of running until level 2 pays; 0 when there is nothing to wait for
+    seconds: float = 0.0  # that the last run before then took
+    estimate: float = 0.0  # seconds of a run on one thread
+    lent: frozenset[int] = frozenset()  # donated inputs that outputs lie in
+    refused: Mapping[int, str] = field(default_factory=dict)  # the other donated inputs, and why
+    only: Enter | None = None  # the block of a plan that is nothing but it
+    picks: tuple[int, ...] = ()  # which of that block's arrays are the outputs; −1 − input for one that lies there
+
+    def __post_init__(self) -> None:
+        if len(self.actions) != 1 or not isinstance(self.actions[0], Enter) or self.tail is not None:
+            return
+        made = self.actions[0].made
+        if self.outputs and all(o in made or o in self.lent for o in self.outputs):
+            self.only = self.actions[0]
+            found = [o for o in self.outputs if isinstance(o, int)]
+            self.picks = tuple([-1 - o if o in self.lent else 1 + made.index(o) for o in found])

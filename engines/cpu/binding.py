@@ -12,14 +12,21 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from tenferro.engines.cpu import layout as lay, memory, poison
-from tenferro.engines.cpu.actions import Action as Action, Call as Call, Drop as Drop, Enter as Enter, ViewOf as ViewOf
+from tenferro.engines.cpu.actions import (
+    Action as Action,
+    BoundPlan as BoundPlan,
+    Call as Call,
+    Drop as Drop,
+    Enter as Enter,
+    ViewOf as ViewOf,
+)
 from tenferro.engines.cpu.arena import ARENA, Made, lay_out
 from tenferro.engines.cpu.donating import Lending, Place as Place
 from tenferro.engines.cpu.kernel import FAST, GOOD, KernelTable
@@ -49,31 +56,6 @@ HEAVY_SECONDS = 50e-6
 BRIEF_SHARE = 0.05
 """Kernels that take less of a run stay at level 0 where level 2 is taken at once: it would save them next to nothing,
 and compiling them took most of the first call."""
-
-
-@dataclass
-class BoundPlan:
-    actions: list[Action]
-    positions: int  # arrays of a run, inputs included
-    outputs: tuple[int | Source, ...]
-    tail: Tail | None = None  # what follows a call with a run-time extent
-    level: int = FAST
-    seconds_left: float = 0.0  # of running until level 2 pays; 0 when there is nothing to wait for
-    seconds: float = 0.0  # that the last run before then took
-    estimate: float = 0.0  # seconds of a run on one thread
-    lent: frozenset[int] = frozenset()  # donated inputs that outputs lie in
-    refused: Mapping[int, str] = field(default_factory=dict)  # the other donated inputs, and why
-    only: Enter | None = None  # the block of a plan that is nothing but it
-    picks: tuple[int, ...] = ()  # which of that block's arrays are the outputs; −1 − input for one that lies there
-
-    def __post_init__(self) -> None:
-        if len(self.actions) != 1 or not isinstance(self.actions[0], Enter) or self.tail is not None:
-            return
-        made = self.actions[0].made
-        if self.outputs and all(o in made or o in self.lent for o in self.outputs):
-            self.only = self.actions[0]
-            found = [o for o in self.outputs if isinstance(o, int)]
-            self.picks = tuple([-1 - o if o in self.lent else 1 + made.index(o) for o in found])
 
 
 @dataclass
