@@ -30,7 +30,7 @@ class Lanes:
     def __init__(self, trace: Trace, size: Extent, name: str | None = None, part_of: Lanes | None = None) -> None:
         """``part_of``: the mapping that records a body, whose operations over the lanes are that mapping's."""
         self.name = name
-        self.number = next(_numbers) if part_of is None else part_of.number
+        self.number: int = next(_numbers) if part_of is None else part_of.number
         self.size = size
         self._b = Derivation(trace)
         self._trace = trace
