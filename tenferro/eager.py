@@ -426,4 +426,17 @@ def _copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -
         raise as_own("copyto", error) from None
 
 
-_IN_PLACE: dict[str, Callable[..., Any]] = {"copyto": _copyto, "nan_to_num": _nan_to_num}
+def _put_along_axis(arr: Any, indices: Any, values: Any, axis: Any) -> None:
+    _check_target("put_along_axis", arr)
+    _engine("put_along_axis", arr, indices, values)
+    if isinstance(arr, Array) and not arr.engine.is_host:
+        raise _no_write("put_along_axis", arr)
+    try:
+        np.put_along_axis(_data(arr), _data(indices), _converted(values, arr.dtype), axis)
+    except NUMPY_ERRORS as error:
+        raise as_own("put_along_axis", error) from None
+
+
+_IN_PLACE: dict[str, Callable[..., Any]] = {
+    "copyto": _copyto, "nan_to_num": _nan_to_num, "put_along_axis": _put_along_axis,
+}  # fmt: skip

@@ -17,7 +17,6 @@ Function = Callable[..., Any]
 X = np.array([[3.0, -1.5, 0.0, 7.25], [2.0, 3.0, -4.0, 0.5], [3.0, 8.0, 0.0, -2.0]])
 INDEX = np.array([[0, 1, 2, 1], [2, 2, 0, 0], [1, 0, 1, 2]])
 CHOICES = np.stack([X, X * 10, X - 100])
-EDGES = np.array([-4.0, 0.0, 1.0, 3.0, 9.0])
 
 
 def _writing(write: Callable[[Any], None]) -> Function:
@@ -49,30 +48,15 @@ def _putmask(x: Any) -> None:
     x[...] = np.where(x > 1, x * 2, x)
 
 
-def _unique(x: Any) -> Any:
-    s = np.sort(x, axis=None)
-    return s[np.append(True, s[1:] != s[:-1])]
-
-
 def _frexp(x: Any) -> Any:
     e = (x.view(np.int64) >> 52 & 2047) - 1022
     return x / 2.0**e, e
 
 
 CURES: dict[str, tuple[Function, Function]] = {
-    "norm": (
-        lambda x: (np.sqrt(np.sum(np.abs(x) ** 2, axis=1)), np.sqrt(np.sum(np.abs(x * 1j) ** 2, axis=None))),
-        lambda x: (np.linalg.norm(x, axis=1), np.linalg.norm(x * 1j)),
-    ),
-    "argwhere": (lambda x: np.stack(np.nonzero(x), axis=1), np.argwhere),
     "isin": (
         lambda x: np.any(x[..., None] == np.ravel([[3.0], [0.5]]), axis=-1),
         lambda x: np.isin(x, [[3.0], [0.5]]),
-    ),
-    "unique": (_unique, np.unique),
-    "histogram": (
-        lambda x: np.diff(np.searchsorted(np.sort(x.ravel()), EDGES)),
-        lambda x: np.histogram(x, EDGES)[0],
     ),
     "fill_diagonal": (_writing(_fill_diagonal), _writing(lambda x: np.fill_diagonal(x, 9.0))),
     "choose": (
@@ -83,10 +67,6 @@ CURES: dict[str, tuple[Function, Function]] = {
     "put": (_writing(_put), _writing(lambda x: np.put(x, [1, 7, -1], [10.0, 20.0, 30.0]))),
     "place": (_set(X > 3, [1.0, 2.0]), _writing(lambda x: np.place(x, X > 3, [1.0, 2.0]))),
     "putmask": (_writing(_putmask), _writing(lambda x: np.putmask(x, x > 1, x * 2))),
-    "put_along_axis": (
-        _set((np.arange(3)[:, None], np.array([[1], [0], [3]])), 50.0),
-        _writing(lambda x: np.put_along_axis(x, np.array([[1], [0], [3]]), 50.0, axis=1)),
-    ),
     "delete": (lambda x: np.concatenate([x[:1], x[2:]]), lambda x: np.delete(x, 1, axis=0)),
     "insert": (lambda x: np.concatenate([x[:1], x[:2] * 2, x[1:]]), lambda x: np.insert(x, [1], x[:2] * 2, axis=0)),
     "frexp": (lambda x: _frexp(x + 20), lambda x: np.frexp(x + 20)),

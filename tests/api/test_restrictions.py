@@ -23,11 +23,11 @@ CALLS: dict[str, list[Callable[[Any], Any]]] = {
     "add.reduceat": [lambda x: np.add.reduceat(x[0], [0, 1]), lambda x: np.maximum.accumulate(x)],
     "arange": [lambda x: np.arange(x[0, 0], x[0, 1] + 3)],
     "astype": [lambda x: (x * 1j).astype(float)],
-    "corrcoef, cov": [
-        lambda x: np.cov(x, x), lambda x: np.corrcoef(x, x), lambda x: np.cov(x, aweights=np.array([1.0, 2.0, 3.0])),
-    ],
     "divmod": [lambda x: np.divmod(x, 2, out=(np.zeros((2, 3)), np.zeros((2, 3))))],
     "ediff1d": [lambda x: np.ediff1d(x, to_end=np.array([9.0])), lambda x: np.ediff1d(x, to_begin=x[0])],
+    "histogram": [
+        lambda x: np.histogram(x, "auto"), lambda x: np.histogram(x, weights=x * 1j),
+    ],
     "interp": [lambda x: np.interp(x[0], V, V, left=x[0, 0]), lambda x: np.interp(x[0], V, V, period=x[0, 0])],
     "linspace": [lambda x: np.linspace(x[0], x[1], 3)],
     "matmul, vecdot": [
@@ -40,15 +40,19 @@ CALLS: dict[str, list[Callable[[Any], Any]]] = {
     "partition, argpartition": [
         lambda x: np.partition(x, np.array([0, 1])), lambda x: np.argpartition(x, np.array([1])),
     ],
-    "percentile, quantile": [
-        lambda x: np.quantile(x, [0.1, 0.5]), lambda x: np.percentile(x, x[0, 0]),
+    "percentile, quantile, nanpercentile, nanquantile": [
+        lambda x: np.percentile(x, x[0, 0]), lambda x: np.nanquantile(x, x[0] / 10),
         lambda x: np.quantile(x, 0.5, weights=np.ones((2, 3)), method="inverted_cdf"),
     ],
+    "polyfit": [
+        lambda x: np.polyfit(x[0], x[1], 1, full=True), lambda x: np.polyfit(x[0], x[1], 1, w=x[0]),
+        lambda x: np.polyfit(x[0], x[1], 1, cov=True),
+    ],
     "ravel, reshape": [lambda x: x.ravel("K"), lambda x: np.reshape(x, 6, order="A"), lambda x: (x + 1).T.flatten("A")],
-    "repeat": [lambda x: np.repeat(x, [1, 2, 1], axis=1)],
-    "searchsorted": [lambda x: np.searchsorted(x[0], [1.0], sorter=np.array([0, 1, 2]))],
+    "repeat": [lambda x: np.repeat(x, x[0].astype(int), axis=1)],
     "sliding_window_view": [lambda x: np.lib.stride_tricks.sliding_window_view(x + 0, 2, axis=1, writeable=True)],
     "sort, argsort": [],  # NumPy refuses it too, of numbers
+    "unique": [lambda x: np.unique(x, axis=0)],
     "zeros, ones, empty, full, copy": [
         lambda x: x + np.zeros((2, 3), order="F"), lambda x: x + np.full((2, 3), 1.0, order="F"),
         lambda x: np.copy(x, order="F"),

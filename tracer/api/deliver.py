@@ -13,7 +13,7 @@ from tenferro.tracer.errors import DtypeError, MutationError, TraceError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.ops import pointwise
 from tenferro.tracer.program import ArrayType, Operand
-from tenferro.tracer.trace import Trace
+from tenferro.tracer.trace import Trace, is_tenferro_array
 from tenferro.tracer.traced import TracedArray, as_traced, fresh, operand
 
 
@@ -30,6 +30,16 @@ def strengthened(trace: Trace, x: Any, name: str) -> TracedArray:
     dtype there, and gives way to none."""
     array: TracedArray = as_traced(trace, x, name)
     return new(trace, array.read()) if array.type.weak else array
+
+
+def numbers_of(trace: Trace, x: Any, name: str) -> np.ndarray[Any, Any] | None:
+    """Numbers, lists or arrays as an array of what they hold in this call, which the program relies on; None where an
+    argument of the traced function takes part."""
+    if not isinstance(x, np.ndarray) and not is_tenferro_array(x):
+        found = np.asarray(x)
+        return found if found.dtype != object else None
+    known: np.ndarray[Any, Any] | None = as_traced(trace, x, name)._known_number(name)
+    return known
 
 
 def new_array(trace: Trace, value: Operand) -> TracedArray:

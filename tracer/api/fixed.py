@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tenferro.tracer.api.deliver import new
+from tenferro.tracer.api.indexing import take
 from tenferro.tracer.api.record import ApiFunction
 from tenferro.tracer.dim import pinned
 from tenferro.tracer.dims import Extent, product
@@ -33,8 +34,6 @@ _ARRAYS: dict[str, tuple[str, ...]] = {
     "convolve": ("a", "v"),
     "correlate": ("a", "v"),
     "cross": ("a", "b"),
-    "cov": ("m",),
-    "corrcoef": ("x",),
     "nanmedian": ("a",),
     "unwrap": ("p",),
     "sinc": ("x",),
@@ -63,6 +62,9 @@ def _made(name: str) -> Callable[..., Any]:
             given = signature.bind(*args, **kwargs).arguments
         except TypeError as error:
             raise DtypeError(f"{name}: {error}{at(user_line())}") from None
+        sorter = given.pop("sorter", None)  # of searchsorted
+        if sorter is not None:
+            given["a"] = take(given["a"], sorter)
         arrays = [given.pop(p) for p in _ARRAYS[name] if p in given]
         return _call(name, arrays, {k: v for k, v in given.items() if v is not signature.parameters[k].default})
 
@@ -105,6 +107,10 @@ def _call(name: str, arrays: list[Any], static: dict[str, Hashable]) -> Any:
     return new(trace, value, scalar=isinstance(told, np.generic))
 
 
+_FURTHER = {"searchsorted": ("sorter",)}
+"""Arrays that the call itself does not take."""
+
 FUNCTIONS: tuple[ApiFunction, ...] = tuple(
-    ApiFunction(name, _made(name), arrays, False, getattr(np, name)) for name, arrays in _ARRAYS.items()
+    ApiFunction(name, _made(name), (*arrays, *_FURTHER.get(name, ())), False, getattr(np, name))
+    for name, arrays in _ARRAYS.items()
 )

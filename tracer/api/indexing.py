@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from tenferro.tracer import build
-from tenferro.tracer.api.deliver import deliver, new
-from tenferro.tracer.api.layout import axis_of, ravel
+from tenferro.tracer.api.deliver import deliver, new, target_of
+from tenferro.tracer.api.layout import axis_of, line_of, ravel
 from tenferro.tracer.api.promotion import as_bool, broadcast_operands
 from tenferro.tracer.api.record import ApiFunction
 from tenferro.tracer.cells import Box, Place
@@ -226,6 +226,17 @@ def flatnonzero(a: Any) -> Any:
     return nonzero(ravel(a))[0]
 
 
+def argwhere(a: Any) -> Any:
+    """The indices of elements that are not 0, a row for each element."""
+    from tenferro.tracer.api.joining import stack
+
+    trace = running_trace("argwhere")
+    array = as_traced(trace, a, "argwhere")
+    if array.ndim:
+        return stack(nonzero(array), axis=1)
+    return argwhere(ravel(array))[:, :0]  # a scalar has no axis
+
+
 # -- functions -------------------------------------------------------------------------------------------------------
 
 
@@ -242,9 +253,7 @@ def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "r
     program runs. ``mode`` "clip" and "wrap" bring indices into range instead."""
     trace = running_trace("take")
     array = as_traced(trace, a, "take")
-    if axis is None:
-        array, axis = ravel(array), 0
-    k = axis_of(axis, array.ndim, "take")
+    array, k = line_of(array, axis, "take")
     places = build.convert(trace, _integers(trace, indices, "take"), INT64)
     size = build.size(array.type.shape[k])
     if mode == "clip":
@@ -270,14 +279,35 @@ def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Any:
             f"take_along_axis: indices of rank {chosen.ndim} for rank {array.ndim}; equal ranks are "
             f"needed{at(user_line())}"
         )
+    return getitem(array, _along(trace, array, chosen, k))
+
+
+def put_along_axis(arr: Any, indices: Any, values: Any, axis: Any, mode: str = "raise") -> None:
+    """Write values to the places that ``indices`` names along the axis."""
+    trace = running_trace("put_along_axis")
+    target = target_of(arr, "put_along_axis")
+    chosen = as_traced(trace, indices, "put_along_axis")
+    if axis is None:
+        target, axis = ravel(target), 0
+    k = axis_of(axis, target.ndim, "put_along_axis")
+    if chosen.ndim != target.ndim:
+        raise ShapeError(
+            f"put_along_axis: indices of rank {chosen.ndim} for rank {target.ndim}; equal ranks are "
+            f"needed{at(user_line())}"
+        )
+    target[_along(trace, target, chosen, k)] = values
+
+
+def _along(trace: Trace, array: TracedArray, chosen: TracedArray, axis: int) -> tuple[Any, ...]:
+    """The key of ``take_along_axis``: an array of indices along the axis, the places themselves along all others."""
     key: list[Any] = []
     for j in range(array.ndim):
-        if j == k:
+        if j == axis:
             key.append(chosen)
             continue
         shape = tuple(array.type.shape[j] if i == j else 1 for i in range(array.ndim))
         key.append(new(trace, trace.emit1(layout.iota, shape=shape, axis=j)))
-    return getitem(array, tuple(key))
+    return tuple(key)
 
 
 def compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Any:
@@ -321,6 +351,8 @@ FUNCTIONS: tuple[ApiFunction, ...] = (
     _f("take_along_axis", take_along_axis, ("arr", "indices")),
     _f("compress", compress, ("condition", "a", "out")),
     _f("extract", extract, ("condition", "arr")),
+    _f("put_along_axis", put_along_axis, ("arr", "indices", "values")),
     _f("nonzero", nonzero, ("a",)),
+    _f("argwhere", argwhere, ("a",)),
     _f("flatnonzero", flatnonzero, ("a",)),
 )

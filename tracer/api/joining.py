@@ -9,19 +9,19 @@ import numpy as np
 
 from tenferro.tracer import build
 from tenferro.tracer.api.creation import dtype_of, extents_of, join_along_new_axis
-from tenferro.tracer.api.deliver import check_cast, deliver, new_array
-from tenferro.tracer.api.layout import as_tuple, atleast_1d, atleast_2d, axis_of, ravel
+from tenferro.tracer.api.deliver import check_cast, deliver, new_array, numbers_of
+from tenferro.tracer.api.layout import as_tuple, atleast_1d, atleast_2d, axis_of, line_of, ravel
 from tenferro.tracer.api.promotion import aligned, converted, result_type, shape_mismatch, strong
 from tenferro.tracer.api.record import ApiFunction
 from tenferro.tracer.complaints import no_integer
-from tenferro.tracer.dim import as_extent, integer
+from tenferro.tracer.dim import as_extent, integer, pinned
 from tenferro.tracer.dims import Extent, floordiv, mul, sub
 from tenferro.tracer.errors import ShapeError, TraceError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.ops import layout
 from tenferro.tracer.program import Operand
 from tenferro.tracer.trace import Trace, running_trace
-from tenferro.tracer.traced import TracedArray, as_traced, operand
+from tenferro.tracer.traced import TracedArray, as_traced, from_known, operand
 
 
 def concatenate(
@@ -166,18 +166,40 @@ def repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
     """Each element so many times; one number for all."""
     trace = running_trace("repeat")
     array = as_traced(trace, a, "repeat")
-    if axis is None:
-        array, axis = ravel(array), 0
+    array, axis = line_of(array, axis, "repeat")
     count = as_extent(repeats)
     if count is None:
-        raise TraceError(f"repeat: repeats {no_integer(repeats, 'one integer is needed')}{at(user_line())}")
+        return _repeated(trace, array, repeats, axis)
     if not trace.guard("<=", 0, count):
         raise ShapeError(f"repeat: repeats {trace.describe(count)}; 0 or more are needed{at(user_line())}")
-    k = axis_of(axis, array.ndim, "repeat") + 1
+    k = axis + 1
     shape = array.type.shape
     value = build.reshape(trace, array.read(), (*shape[:k], 1, *shape[k:]))
     value = build.copied(trace, build.broadcast(trace, value, (*shape[:k], count, *shape[k:])))
     return new_array(trace, build.reshape(trace, value, (*shape[: k - 1], mul(shape[k - 1], count), *shape[k:])))
+
+
+def _repeated(trace: Trace, array: TracedArray, repeats: Any, axis: int) -> TracedArray:
+    """Each element as often as its own number says: the numbers must be known, and pin the size."""
+    from tenferro.tracer.api.indexing import take
+
+    given = pinned(repeats)
+    known = numbers_of(trace, given, "repeat")
+    if known is None or known.dtype.kind not in "iub" and known.size:
+        needed = "an integer, or a list of them that is known, is needed"
+        raise TraceError(f"repeat: repeats {no_integer(repeats, needed)}{at(user_line())}")
+    size = array.type.shape[axis]
+    if known.size == 1:
+        return repeat(array, int(known.reshape(())), axis)  # type: ignore[no-any-return]
+    if known.ndim != 1 or not trace.guard("==", size, len(known)):
+        raise ShapeError(
+            f"repeat: {known.size} repeats for axis {axis} of size {trace.hint(size)}; one for each element is "
+            f"needed{at(user_line())}"
+        )
+    if known.size and known.min() < 0:
+        raise ShapeError(f"repeat: repeats {known.min()}; 0 or more are needed{at(user_line())}")
+    places = from_known(trace, np.repeat(np.arange(len(known)), known.astype(np.int64)))
+    return take(array, places, axis)  # type: ignore[no-any-return]
 
 
 def roll(a: Any, shift: Any, axis: Any = None) -> Any:

@@ -39,6 +39,21 @@ def axes_of(axis: Any, rank: int, name: str) -> tuple[int, ...]:
     return tuple(sorted(axes_as_named(axis, rank, name)))
 
 
+def reduced_axes(axis: Any, rank: int, name: str) -> tuple[int, ...]:
+    """``axes_of`` for ufuncs' reductions and their like, for which a scalar has an axis 0."""
+    return () if not rank and type(axis) is int and axis in (0, -1) else axes_of(axis, rank, name)
+
+
+def line_of(array: TracedArray, axis: Any, name: str) -> tuple[TracedArray, int]:
+    """An array and its axis for functions that work along one: of the flattened array for None, and a scalar is a line
+    of one element."""
+    if axis is None:
+        return ravel(array), 0
+    if not array.ndim and type(axis) is int and axis in (0, -1):
+        return ravel(array), 0
+    return array, axis_of(axis, array.ndim, name)
+
+
 def axes_as_named(axis: Any, rank: int, name: str) -> list[int]:
     """The same in the order in which they are named."""
     items = range(rank) if axis is None else as_tuple(axis)

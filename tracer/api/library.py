@@ -5,14 +5,15 @@ In: traced arrays and static arguments. Out: a result whose dtype NumPy itself h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, Literal as OneOf
 
 import numpy as np
 
-from tenferro.tracer.api.deliver import deliver, new
+from tenferro.tracer.api.creation import stack_nested
+from tenferro.tracer.api.deliver import deliver, new, numbers_of
 from tenferro.tracer.api.elementwise import BY_UFUNC
-from tenferro.tracer.api.layout import axes_of, axis_of, ravel
+from tenferro.tracer.api.layout import axes_of, axis_of, line_of
 from tenferro.tracer.api.promotion import (
     broadcast_operands,
     converted,
@@ -23,7 +24,8 @@ from tenferro.tracer.api.promotion import (
 from tenferro.tracer.api.record import ApiFunction
 from tenferro.tracer.api.vocabulary import WITH_ROWS
 from tenferro.tracer.dim import pinned
-from tenferro.tracer.errors import DtypeError, TraceError
+from tenferro.tracer.dims import Extent
+from tenferro.tracer.errors import DtypeError, ShapeError, TraceError
 from tenferro.tracer.foreign import NUMPY_ERRORS, as_own
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.ops import library
@@ -58,18 +60,13 @@ def ufunc_call(
 
 
 _NEAREST: dict[str, str] = {
-    "norm": "numpy.sqrt(numpy.sum(numpy.abs(x) ** 2, axis=axis)) is, for the norm of vectors or of all elements",
-    "argwhere": "numpy.stack(numpy.nonzero(x), axis=1) is",
     "isin": "numpy.any(x[..., None] == numpy.ravel(values), axis=-1) is",
-    "unique": "s[numpy.append(True, s[1:] != s[:-1])] of s = numpy.sort(x, axis=None) is, where there are elements",
-    "histogram": "numpy.diff(numpy.searchsorted(numpy.sort(x), edges)) is, but for what lies on the last edge",
     "fill_diagonal": "x[numpy.arange(n), numpy.arange(n)] = value is, with n = min(x.shape)",
     "choose": "numpy.select([index == k for k in range(len(choices))], choices) is",
     "ix_": "x[rows][:, columns] is",
     "put": "x.reshape(-1)[indices] = values is, for as many values as indices",
     "place": "x[mask] = values is, for as many values as the mask has True",
     "putmask": "x[...] = numpy.where(mask, values, x) is",
-    "put_along_axis": "x[numpy.arange(n)[:, None], indices] = values is, for axis 1 of a matrix of n rows",
     "delete": "numpy.concatenate([x[:i], x[i + 1 :]]) is",
     "insert": "numpy.concatenate([x[:i], values, x[i:]]) is",
     "frexp": "e = (x.view(numpy.int64) >> 52 & 2047) - 1022 and x / 2.0**e are, for normal numbers of float64",
@@ -104,17 +101,22 @@ def _call(name: str, rule: Rule, a: Any, axis: Any, keepdims: bool, static: dict
         axes = axes_of(axis, rank, name)
         shape = reduced_shape(value.type.shape, axes, keepdims)
         static = {**static, "axis": axes, "keepdims": keepdims}  # of an empty axis the call itself says what NumPy says
-    dtype = _result_dtype(name, value, static)
-    call = trace.emit1(
-        library.numpy_call, value, function=name, static=tuple(sorted(static.items())), shape=shape, dtype=dtype
+    return deliver(trace, name, result_of(name, [value], static, shape), out)
+
+
+def result_of(name: str, operands: Sequence[Operand], static: dict[str, Any], shape: tuple[Extent, ...]) -> Operand:
+    """A call of NumPy's function, whose result has this shape; its dtype NumPy tells."""
+    dtype = _result_dtype(name, operands, static)
+    found: Operand = running_trace(name).emit1(
+        library.numpy_call, *operands, function=name, static=tuple(sorted(static.items())), shape=shape, dtype=dtype
     )
-    return deliver(trace, name, call, out)
+    return found
 
 
-def _result_dtype(name: str, value: Operand, static: dict[str, Hashable]) -> np.dtype[Any]:
-    tiny = np.ones((1,) * len(value.type.shape), value.type.dtype)
+def _result_dtype(name: str, operands: Sequence[Operand], static: dict[str, Any]) -> np.dtype[Any]:
+    tiny = [np.ones((1,) * len(x.type.shape), x.type.dtype) for x in operands]
     try:
-        dtype = np.asarray(getattr(np, name)(tiny, **static)).dtype
+        dtype = np.asarray(getattr(np, name)(*tiny, **static)).dtype
     except NUMPY_ERRORS as error:
         raise as_own(name, error) from None
     if not is_supported(dtype):
@@ -128,9 +130,10 @@ def _along(name: str) -> Callable[..., Any]:
     def function(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
         if order is not None:
             raise TraceError(f"{name}: order; structured arrays are not available{at(user_line())}")
-        if axis is None:
-            a, axis = ravel(a), 0
-        return _call(name, "same", a, axis, False, {} if kind is None else {"kind": kind}, None)
+        array = as_traced(running_trace(name), a, name)
+        if axis is None or name == "argsort":
+            array, axis = line_of(array, axis, name)
+        return _call(name, "same", array, axis, False, {} if kind is None else {"kind": kind}, None)
 
     function.__name__ = name
     return function
@@ -138,10 +141,9 @@ def _along(name: str) -> Callable[..., Any]:
 
 def cumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
     """Running products."""
-    if axis is None:
-        a, axis = ravel(a), 0
+    array, k = line_of(as_traced(running_trace("cumprod"), a, "cumprod"), axis, "cumprod")
     static: dict[str, Hashable] = {} if dtype is None else {"dtype": np.dtype(dtype)}
-    return _call("cumprod", "same", a, axis, False, static, out)
+    return _call("cumprod", "same", array, k, False, static, out)
 
 
 def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: Any = False) -> Any:
@@ -149,25 +151,37 @@ def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = Fa
     return _call("median", "reduce", a, axis, bool(keepdims), {}, out)
 
 
-def quantile(
-    a: Any, q: Any, axis: Any = None, out: Any = None, *, method: str = "linear", keepdims: Any = False
-) -> Any:
-    """One quantile over the axes."""
-    return _quantile("quantile", a, q, axis, out, method, keepdims)
+def _quantiles(name: str) -> Callable[..., Any]:
+    """``quantile`` and its like: one over the axes, or one for each number of ``q`` along leading axes."""
+
+    def function(
+        a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, *, method: str = "linear",
+        keepdims: Any = False,
+    ) -> Any:  # fmt: skip
+        numbers = _numbers(name, q)
+        options = (axis, bool(keepdims))
+        if not isinstance(numbers, np.ndarray):  # a number is weak
+            return _call(name, "reduce", a, *options, {"q": numbers, "method": method}, out)
+        trace = running_trace(name)
+        each = [_call(name, "reduce", a, *options, {"q": n, "method": method}, None) for n in numbers.ravel()]
+        if not each:
+            raise ShapeError(f"{name}: q has no elements; one or more are needed{at(user_line())}")
+        joined = stack_nested(trace, each, name)
+        return deliver(trace, name, joined.reshape((*numbers.shape, *joined.shape[1:])).read(), out)
+
+    function.__name__ = name
+    return function
 
 
-def percentile(
-    a: Any, q: Any, axis: Any = None, out: Any = None, *, method: str = "linear", keepdims: Any = False
-) -> Any:
-    """One percentile over the axes."""
-    return _quantile("percentile", a, q, axis, out, method, keepdims)
-
-
-def _quantile(name: str, a: Any, q: Any, axis: Any, out: Any, method: str, keepdims: Any) -> Any:
+def _numbers(name: str, q: Any) -> Any:
+    """``q`` as a Python number, or as an array of them."""
     q = pinned(q)
-    if type(q) is not float and type(q) is not int:
-        raise TraceError(f"{name}: q {q!r}; one Python number is needed{at(user_line())}")
-    return _call(name, "reduce", a, axis, bool(keepdims), {"q": q, "method": method}, out)
+    if type(q) in (float, int):
+        return q
+    found = numbers_of(running_trace(name), q, name)
+    if found is None or found.dtype.kind not in "iuf":
+        raise TraceError(f"{name}: q {q!r}; Python numbers, which are known, are needed{at(user_line())}")
+    return found.astype(np.float64)  # as NumPy has arrays of them: they take part in promotion, numbers do not
 
 
 def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
@@ -258,8 +272,7 @@ FUNCTIONS: tuple[ApiFunction, ...] = (
     _f("argsort", _along("argsort"), ("a",)),
     _f("cumprod", cumprod, ("a", "out")),
     _f("median", median, ("a", "out")),
-    _f("quantile", quantile, ("a", "out")),
-    _f("percentile", percentile, ("a", "out")),
+    *(_f(q, _quantiles(q), ("a", "out")) for q in ("quantile", "percentile", "nanquantile", "nanpercentile")),
     _f("array_equal", array_equal, ("a1", "a2")),
     _f("isclose", isclose, ("a", "b", "rtol", "atol")),
     _f("allclose", allclose, ("a", "b", "rtol", "atol")),

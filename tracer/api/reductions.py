@@ -13,7 +13,7 @@ import numpy as np
 from tenferro.tracer import build
 from tenferro.tracer.api.creation import dtype_of
 from tenferro.tracer.api.deliver import check_cast, deliver, new, target_of
-from tenferro.tracer.api.layout import axes_of, axis_of, ravel
+from tenferro.tracer.api.layout import axes_of, axis_of, line_of, reduced_axes
 from tenferro.tracer.api.promotion import as_bool, broadcast_into, stored
 from tenferro.tracer.api.record import ApiFunction
 from tenferro.tracer.dim import integer
@@ -90,7 +90,7 @@ def folded(
         check_cast(name, value.type.dtype, dtype)
     target = accumulation_dtype(value.type.dtype) if dtype is None else dtype_of(dtype, name)
     value = masked(trace, build.convert(trace, value, target), where, build.literal(fold.neutral, target), name)
-    axes = axes_of(axis, len(value.type.shape), name)
+    axes = reduced_axes(axis, len(value.type.shape), name)
     if target == BOOL:
         found = of_bools(trace, fold.of_bools, value, axes, flag(keepdims))
     else:
@@ -125,7 +125,7 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     trace = running_trace("count_nonzero")
     array = as_traced(trace, a, "count_nonzero")
     ones = build.convert(trace, as_bool(trace, array.read()), INT64)
-    axes = axes_of(axis, array.ndim, "count_nonzero")
+    axes = reduced_axes(axis, array.ndim, "count_nonzero")
     return new(trace, trace.emit1(reductions.sum_, ones, axes=axes, keepdims=bool(keepdims)))
 
 
@@ -236,7 +236,7 @@ def extreme(
     start = start_of(trace, name, initial, where, value.type.dtype)
     if start is not None:
         value = masked(trace, value, where, start, name)
-    axes = axes_of(axis, len(value.type.shape), name)
+    axes = reduced_axes(axis, len(value.type.shape), name)
     found = of_none(trace, name, value, axes, flag(keepdims), start)
     if found is None:
         found = trace.emit1(kind.row, value, axes=axes, keepdims=flag(keepdims))
@@ -276,7 +276,9 @@ def _arg(name: str, op: Op, a: Any, axis: Any, out: Any, keepdims: Any) -> Any:
 def place_of(trace: Trace, name: str, op: Op, value: Operand, axis: Any, keepdims: Any) -> Operand:
     """The index of the largest or smallest element, of the flattened array where no axis is given."""
     rank = len(value.type.shape)
-    axes = tuple(range(rank)) if axis is None else (axis_of(axis, rank, name),)
+    axes = tuple(range(rank)) if axis is None or not rank else (axis_of(axis, rank, name),)
+    if not rank:
+        reduced_axes(axis, rank, name)  # refuses any other axis than that of a line of one
     require_elements(trace, name, value.type.shape, axes)
     find = _call_of_complex if value.type.dtype.kind == "c" else trace.emit1
     return find(op, value, axes=axes, keepdims=flag(keepdims))
@@ -307,7 +309,7 @@ def _boolean(name: str, op: Op, empty: bool, a: Any, axis: Any, out: Any, keepdi
     trace = running_trace(name)
     array = as_traced(trace, a, name)
     value = masked(trace, as_bool(trace, array.read()), where, build.literal(empty, BOOL), name)
-    axes = axes_of(axis, len(value.type.shape), name)
+    axes = reduced_axes(axis, len(value.type.shape), name)
     return deliver(trace, name, of_bools(trace, op, value, axes, flag(keepdims)), out)
 
 
@@ -339,9 +341,7 @@ def cumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
     """Running sums along an axis (None: of the flattened array), as a library call."""
     trace = running_trace("cumsum")
     array = as_traced(trace, a, "cumsum")
-    if axis is None:
-        array, axis = ravel(array), 0
-    k = axis_of(axis, array.ndim, "cumsum")
+    array, k = line_of(array, axis, "cumsum")
     target = accumulation_dtype(array.dtype) if dtype is None else dtype_of(dtype, "cumsum")
     value = build.convert(trace, array.read(), target)
     return deliver(trace, "cumsum", trace.emit1(library.cumsum, value, axis=k), out)

@@ -12,6 +12,7 @@ from tenferro.tracer.api import (
     calculus,
     casting,
     choosing,
+    covariance,
     creation,
     decompositions,
     einsum,
@@ -24,7 +25,9 @@ from tenferro.tracer.api import (
     linalg,
     nan_statistics,
     padding,
+    polynomials,
     reductions,
+    sets,
     statistics,
     variance,
     vocabulary,
@@ -35,6 +38,7 @@ from tenferro.tracer.api.record import API, ApiFunction
 FAMILIES = (
     elementwise, vocabulary, reductions, variance, layout, joining, creation, casting, indexing, writes, padding,
     linalg, einsum, library, fixed, nan_statistics, statistics, calculus, choosing, assembling, decompositions,
+    sets, covariance, polynomials,
 )  # fmt: skip
 
 for _family in FAMILIES:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tenferro.tracer.api import fixed
 
-PER_SIZE = fixed.PER_SIZE | {"array_split", "polyval"}
+PER_SIZE = fixed.PER_SIZE | {"array_split", "polymul", "polyval"}
 """Functions that need sizes as numbers: NumPy tells the shape of the result, or Python loops over parts."""
 
 REFUSED: dict[str, str] = {
@@ -15,9 +15,9 @@ REFUSED: dict[str, str] = {
     "add.reduceat": "all ufuncs' `reduceat`; `accumulate` but those of `add` and `multiply`",
     "arange": "bounds that are traced floats (sizes and int arguments are fine)",
     "astype": "complex to real: `x.real` says what is meant",
-    "corrcoef, cov": "a second array (`y`), weights that are arrays",
     "divmod": "`out=`",
     "ediff1d": "`to_begin=` and `to_end=` that are arrays",
+    "histogram": "`bins=` by name, complex weights",
     "interp": "`left=`, `right=` and `period=` that are traced",
     "linspace": "bounds that are arrays",
     "matmul, vecdot": "`axes=`, `axis=`, `keepdims=`",
@@ -25,12 +25,13 @@ REFUSED: dict[str, str] = {
     "nanmedian": "`out=`",
     "pad": "a function as `mode`",
     "partition, argpartition": "`kth` that is an array (ints and lists of them are fine)",
-    "percentile, quantile": "several `q` at once, a traced `q`, `weights=`",
+    "percentile, quantile, nanpercentile, nanquantile": "a traced `q`, `weights=`",
+    "polyfit": "`full=`, `w=`, `cov=`",
     "ravel, reshape": '`order=` "A" and "K" of arguments and views, whose memory may lie either way',
-    "repeat": "`repeats` for each element",
-    "searchsorted": "`sorter=`",
+    "repeat": "`repeats` for each element that are traced",
     "sliding_window_view": "`writeable=True`: windows overlap",
     "sort, argsort": "`order=`, which names fields of structured arrays",
+    "unique": "`axis=`",
     "zeros, ones, empty, full, copy": '`order="F"`: results are in C order',
 }
 """Functions → what is refused of what NumPy takes."""
