@@ -18,7 +18,7 @@ from tenferro.lowering.plan import Plan, Stretch
 from tenferro.tracer import switches
 from tenferro.tracer.dims import Environment, Leaf, evaluate_shape
 from tenferro.tracer.lines import at
-from tenferro.tracer.op import Extension
+from tenferro.tracer.op import Extension, Host
 from tenferro.tracer.ops import library
 from tenferro.tracer.program import ArrayType
 from tenferro.tracer.records import dataclass
@@ -167,10 +167,12 @@ def executed(
     would read beyond them. A result on the memory of an operand, which NumPy's own functions may give too, is copied:
     kernels may write to it."""
     form = instruction.op.form
-    if isinstance(executors, Replay) and instruction.op.is_ordered:
+    if isinstance(executors, Replay) and instruction.op.is_ordered(instruction.params):
         return executors.results(instruction, sizes)
     if isinstance(form, Extension):
         result = _of_family(instruction, form.family, operands, params, executors)
+    elif isinstance(form, Host):
+        result = _of_host(instruction, operands, params)
     else:
         result = called(instruction, operands, params)
     results = result if isinstance(result, tuple) else (result,)
@@ -206,6 +208,17 @@ def _of_family(
     if result is None:
         raise _broken_contract(instruction, "a result that is None", "an array, or a tuple of them, is declared")
     return result
+
+
+def _of_host(instruction: Instruction, operands: Sequence[Any], params: Mapping[str, Any]) -> Any:
+    """What a function of the user's gives; what it raises stays as it is, with a note of the line that asked for it."""
+    try:
+        return instruction.op.reference(*map(_lent, operands), **params)
+    except Exception as error:
+        note = f"{params['call']}: called by {instruction.op.name}{at(instruction.line)}"
+        if note not in getattr(error, "__notes__", ()):  # one exception may be raised many times
+            error.add_note(note)
+        raise
 
 
 def _lent(operand: Any) -> Any:

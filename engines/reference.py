@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tenferro.engines.engine import NO_EXECUTORS, Engine, Executable, Executor, RunResult, executed
+from tenferro.engines.engine import NO_EXECUTORS, Engine, Executable, Executor, Replay, RunResult, executed
 from tenferro.engines.values import scalar_array
 from tenferro.lowering import staged
 from tenferro.lowering.checks import bounds_error, empty_error, exponent_error, report_division, unmet_error
@@ -121,7 +121,7 @@ class ReferenceExecutable(Executable):
             case Indexed(kind="gather"):
                 self._check_bounds(instruction, arrays, params)
                 results = (instruction.op.reference(*arrays, **params),)
-            case Control(kind=kind):
+            case Control(kind=kind) if not self._is_replayed(instruction):
                 results = LOOPS[kind](self._run_body, arrays, params)
             case form:
                 if isinstance(form, Pointwise) and form.is_checked(arrays[0].dtype):
@@ -131,6 +131,9 @@ class ReferenceExecutable(Executable):
         for source, last in zip(instruction.inputs, instruction.last_use, strict=True):
             if last and isinstance(source, Slot) and source.index not in self.kept:
                 frame.slots.pop(source.index, None)
+
+    def _is_replayed(self, instruction: Instruction) -> bool:
+        return isinstance(self.executors, Replay) and instruction.op.is_ordered(instruction.params)
 
     def _run_body(self, body: Body, inputs: Sequence[Any]) -> list[Array]:
         unit = self._bodies.get(body)

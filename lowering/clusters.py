@@ -20,6 +20,7 @@ from tenferro.tracer.op import (
     Contraction,
     Control,
     Extension,
+    Host,
     Indexed,
     Library,
     Pointwise,
@@ -85,7 +86,7 @@ def fuses(instruction: Instruction) -> bool:
             return len(instruction.inputs) <= MAX_CONCATENATED
         case Indexed():
             return True
-        case View() | Contraction() | Library() | Control() | Collective() | Extension():
+        case View() | Contraction() | Library() | Control() | Collective() | Extension() | Host():
             return False
 
 
@@ -200,7 +201,7 @@ class Clusters:
     def _place_call(self, number: int, instruction: Instruction) -> None:
         slots = [s.index for s in instruction.inputs if isinstance(s, Slot)] + self.references.size_slots(instruction)
         below = self._rank_of_reads(slots)
-        if instruction.op.is_ordered:
+        if instruction.op.is_ordered(instruction.params):
             below = max(below, self._effect_rank)
             self._effect_rank = below + 1
         cluster = Cluster((), 1 + below, closed=True)

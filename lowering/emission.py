@@ -35,6 +35,7 @@ from tenferro.tracer.op import (
     Contraction,
     Control,
     Extension,
+    Host,
     Indexed,
     Library,
     Pointwise,
@@ -285,7 +286,7 @@ class RegionBuilder:
                 self.values[slot] = self._computed(instruction, self._onto(instruction.types[0].shape, level))
             case Update():
                 self._update(number, instruction)
-            case View() | Contraction() | Library() | Control() | Collective() | Extension():
+            case View() | Contraction() | Library() | Control() | Collective() | Extension() | Host():
                 raise TypeError(f"{instruction.op.name} is no member of a region")
             case _:
                 assert_never(instruction.op.form)

@@ -174,6 +174,10 @@ def _by_waits(members: Sequence[int], waits: dict[int, set[int]]) -> list[int]:
 # Order
 
 
+def _is_ordered(instruction: Instruction) -> bool:
+    return instruction.op.is_ordered(instruction.params)
+
+
 class _Scheduler:
     """Kahn's algorithm with the program's order as tie break; views are made just before what needs them."""
 
@@ -195,7 +199,7 @@ class _Scheduler:
         for k, d in enumerate(self.drafts):
             waits[k] |= {writer[slot] for slot in (*(s for s in d.reads if s < 0), *self._size_slots(d))} - {k}
         ordered = [
-            k for k, d in enumerate(self.drafts) if isinstance(d.step, CallStep) and d.step.instruction.op.is_ordered
+            k for k, d in enumerate(self.drafts) if isinstance(d.step, CallStep) and _is_ordered(d.step.instruction)
         ]
         for before, after in pairwise(ordered):
             waits[after].add(before)

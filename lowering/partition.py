@@ -57,7 +57,7 @@ def levels(program: ExecProgram, engines: Sequence[int]) -> list[int]:
         engine = -1 if is_collective(instruction) else engines[number]
         needs: set[Slot | Leaf | str] = {s for s in instruction.inputs if isinstance(s, Slot)}
         needs |= _leaves_of(instruction)
-        if instruction.op.is_ordered:
+        if instruction.op.is_ordered(instruction.params):
             needs.add(_EFFECTS)
         level = 0
         for need in needs:
@@ -66,8 +66,12 @@ def levels(program: ExecProgram, engines: Sequence[int]) -> list[int]:
             before, where = made[need]
             level = max(level, before + (where != engine or engine < 0))
         found.append(level)
-        effects = (_EFFECTS,) if instruction.op.is_ordered else ()
-        for product in (*instruction.outputs, *measured(instruction.op, instruction.params, instruction.types), *effects):
+        effects = (_EFFECTS,) if instruction.op.is_ordered(instruction.params) else ()
+        for product in (
+            *instruction.outputs,
+            *measured(instruction.op, instruction.params, instruction.types),
+            *effects,
+        ):
             made[product] = (level, engine)
     return found
 
@@ -120,7 +124,7 @@ def _made_of_nothing(program: ExecProgram) -> dict[int, list[int]]:
     for number, instruction in enumerate(program.instructions):
         reads = any(isinstance(s, Slot) for s in instruction.inputs)
         follow = [k for slot in instruction.outputs for k in readers.get(slot.index, ())]
-        if follow and not reads and not instruction.op.is_ordered:
+        if follow and not reads and not instruction.op.is_ordered(instruction.params):
             found[number] = follow
     return found
 

@@ -14,7 +14,7 @@ from typing import TypeAlias
 from tenferro.lowering.exec_program import ExecProgram, Instruction, Slot
 from tenferro.lowering.region import Region
 from tenferro.tracer.lines import SourceLine, at
-from tenferro.tracer.op import Contraction, Control, Extension, Library
+from tenferro.tracer.op import Contraction, Control, Extension, Host, Library
 from tenferro.tracer.ops import library
 from tenferro.tracer.records import dataclass
 
@@ -91,8 +91,10 @@ def seam_of(step: int, instruction: Instruction, reason: str = "") -> Seam:
     if not reason:
         match form:
             case Extension(family=family):
-                order = ", in the program's order" if op.is_ordered else ""
+                order = ", in the program's order" if op.is_ordered(instruction.params) else ""
                 reason = f"an operation of the extension family {family!r}{order}"
+            case Host():
+                function, reason = str(instruction.params["call"]), "a Python function of the user's"
             case Control():
                 reason = "a loop or a choice, whose bodies are programs of their own"
             case Library(runtime_extents=extents) if extents:

@@ -155,7 +155,7 @@ def _live(drafts: Sequence[_Draft], outputs: Sequence[Source]) -> list[_Draft]:
     sizes.read(outputs)
     for number in range(len(drafts) - 1, -1, -1):
         draft = drafts[number]
-        if draft.op.is_ordered or any(s.index in needed for s in draft.outputs) or sizes.needs(number):
+        if draft.op.is_ordered(draft.params) or any(s.index in needed for s in draft.outputs) or sizes.needs(number):
             kept.append(draft)
             needed.update(s.index for s in draft.inputs if isinstance(s, Slot))
             sizes.keep(draft.op, draft.inputs, draft.params, draft.types)

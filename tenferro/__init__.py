@@ -11,10 +11,12 @@ from tenferro.threads import cpu_engines as cpu_engines, threads as threads
 from tenferro.tracer.errors import (
     AxisError as AxisError,
     BoundsError as BoundsError,
+    CallbackError as CallbackError,
     CheckError as CheckError,
     DivisionError as DivisionError,
     DtypeError as DtypeError,
     ExponentError as ExponentError,
+    FailedCheckError as FailedCheckError,
     LeakError as LeakError,
     LinAlgError as LinAlgError,
     LoweringError as LoweringError,
@@ -31,6 +33,7 @@ from tenferro.tracer.errors import (
 
 if _TYPE_CHECKING:
     from tenferro import (
+        debug as debug,
         lax as lax,
         linalg as linalg,
         nn as nn,
@@ -41,6 +44,7 @@ if _TYPE_CHECKING:
     )
     from tenferro.batching import vmap as vmap
     from tenferro.budget import BudgetError as BudgetError, assert_budget as assert_budget
+    from tenferro.callbacks import io_callback as io_callback, pure_callback as pure_callback
     from tenferro.checkpointing import (
         checkpoint as checkpoint,
         checkpoint_name as checkpoint_name,
@@ -59,6 +63,7 @@ if _TYPE_CHECKING:
         psum as psum,
         psum_scatter as psum_scatter,
     )
+    from tenferro.debug import check as check
     from tenferro.disabling import disable_jit as disable_jit
     from tenferro.forward_rules import custom_jvp as custom_jvp
     from tenferro.gpus import cuda_engine as cuda_engine
@@ -111,11 +116,12 @@ _LATER = {
     "ConfigError": "tracer.config", "default_runtime": "runtime", "list_engines": "runtime",
     "Mesh": "mesh", "PartitionSpec": "mesh", "P": "mesh", "shard_map": "sharding", "mpi_mesh": "mpi",
     "vmap": "batching", "cuda_engine": "gpus", "profile": "profiling", "BudgetError": "budget",
-    "assert_budget": "budget", "disable_jit": "disabling", **dict.fromkeys(_COLLECTIVES, "collectives"),
+    "assert_budget": "budget", "disable_jit": "disabling", "io_callback": "callbacks", "pure_callback": "callbacks",
+    "check": "debug", **dict.fromkeys(_COLLECTIVES, "collectives"),
     **{name: module for module, names in _DERIVATIVES.items() for name in names},
 }  # fmt: skip
 """Name → the module that has it."""
-_MODULES = ("lax", "linalg", "nn", "numpy", "random", "runtime", "test_util", "special", "tree_util")
+_MODULES = ("debug", "lax", "linalg", "nn", "numpy", "random", "runtime", "test_util", "special", "tree_util")
 """Modules that are loaded when they are first asked for."""
 
 _PUBLIC = sorted([

@@ -26,6 +26,7 @@ from tenferro.tracer.op import (
     Contraction,
     Control,
     Extension,
+    Host,
     Indexed,
     Library,
     Op,
@@ -147,6 +148,8 @@ def lowered_to(op: Op) -> str:
             return "its bodies, in turn or one of them"
         case Collective():
             return "a node of its own, where engines meet"
+        case Host():
+            return "a Python function of the user's"
         case Extension():
             return "what its family's module brings"
         case _:

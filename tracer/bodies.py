@@ -56,6 +56,16 @@ class Body:
         """Short, and another one for another meaning."""
         return f"{self.program.name}#{self.program.fingerprint[:12]}"
 
+    @cached_property
+    def is_ordered(self) -> bool:
+        """Whether one of its operations has effects."""
+        return any(o.op.is_ordered(o.params) for o in self.program.operations)
+
+    @cached_property
+    def calls_host(self) -> bool:
+        """Whether one of its operations calls a function of the user's."""
+        return any(o.op.calls_host(o.params) for o in self.program.operations)
+
     @property
     def outputs(self) -> tuple[ArrayType, ...]:
         """Types of the results, over the body's own sizes."""
@@ -181,7 +191,7 @@ class _Closed:
 class Inlined:
     """Bodies recorded in a trace: operands in place of inputs, what each value has become by its id."""
 
-    def __init__(self, trace: Trace, body: Body, operands: Sequence[Operand]) -> None:
+    def __init__(self, trace: Trace, body: Body, operands: Sequence[Operand], is_again: bool = False) -> None:
         self._trace = trace
         self._b = Derivation(trace)
         self._leaves: dict[Leaf, Extent] = {}
@@ -191,6 +201,8 @@ class Inlined:
             if declared.kind == "int":
                 self._leaves[Leaf("int", declared.value.id)] = as_extent(operand)
         for number, operation in enumerate(body.program.operations):
+            if is_again and operation.op.is_silent:
+                continue
             self._record(number, operation)
         self.outputs = [self._operand(o) for o in body.program.outputs]
 
@@ -219,9 +231,10 @@ def as_extent(x: Operand) -> Extent:
     return int(x.value.real)
 
 
-def inline(trace: Trace, body: Body, operands: Sequence[Operand]) -> list[Operand]:
-    """Record a body's operations on these operands; its results."""
-    return Inlined(trace, body, operands).outputs
+def inline(trace: Trace, body: Body, operands: Sequence[Operand], is_again: bool = False) -> list[Operand]:
+    """Record a body's operations on these operands; its results. ``is_again``: what runs is computed again, without the
+    operations that are there for their effects alone."""
+    return Inlined(trace, body, operands, is_again).outputs
 
 
 @cache

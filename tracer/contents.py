@@ -105,7 +105,7 @@ class Evaluation:
                 continue
             if number >= 0:
                 operation = self._trace.producer(number)
-                if operation is None or number in self._opaque:
+                if operation is None or number in self._opaque or operation.op.is_ordered(operation.params):
                     self._opaque.add(operand.id)
                     return None
                 found[number] = operation

@@ -104,6 +104,14 @@ class LoweringError(TenferroError, RuntimeError):
     """A program cannot be lowered or run by the engine that was asked."""
 
 
+class CallbackError(TenferroError, TypeError):
+    """A callback gave something else than it was declared to give."""
+
+
+class FailedCheckError(TenferroError, AssertionError):
+    """What ``tn.check`` was told to hold does not."""
+
+
 class CheckError(TenferroError, AssertionError):
     """A stage produced something malformed: a bug in tenferro, never in the user's code."""
 

@@ -16,6 +16,7 @@ from tenferro.tracer.program import ArrayType, Operand, Operation, Params
 from tenferro.tracer.records import dataclass
 
 if TYPE_CHECKING:
+    from tenferro.tracer.bodies import Body
     from tenferro.tracer.derivation import Derivation
     from tenferro.tracer.dims import Extent
 
@@ -111,8 +112,16 @@ class Extension:
     ordered: bool  # has effects: keeps its place among its like
 
 
+@dataclass(frozen=True, slots=True)
+class Host:
+    """A Python function of the user's, which travels in ``params["call"]``: it is called at a seam, on the caller's
+    thread. Its program is kept by no cache on disk, since a function has no name there."""
+
+    ordered: bool  # has effects: keeps its place among its like
+
+
 Form: TypeAlias = (
-    Pointwise | Reduction | View | Indexed | Update | Contraction | Library | Control | Collective | Extension
+    Pointwise | Reduction | View | Indexed | Update | Contraction | Library | Control | Collective | Extension | Host
 )
 
 
@@ -144,6 +153,12 @@ BatchRule: TypeAlias = Callable[["Derivation", Operation, Sequence[bool], "Exten
 """The results with a leading batch axis of the given size, from operands of which some (the booleans) have one."""
 
 
+def bodies_in(params: Mapping[str, Any]) -> list[Body]:
+    """The bodies among the parameters of a control operation."""
+    values = (x for value in params.values() for x in (value if type(value) is tuple else (value,)))
+    return [x for x in values if hasattr(x, "calls_host")]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Op:
     """One op. Equality is identity: there is one row per op, in ``tenferro.tracer.ops``."""
@@ -156,10 +171,25 @@ class Op:
     transpose: TransposeRule | Absent
     batch: BatchRule | Absent
 
+    def is_ordered(self, params: Mapping[str, Any]) -> bool:
+        """Whether an operation with these parameters has effects: it is neither dropped nor shared, and keeps its place
+        among its like. What runs bodies has the effects that they have."""
+        form = self.form
+        if isinstance(form, Extension | Host):
+            return form.ordered
+        return isinstance(form, Control) and any(body.is_ordered for body in bodies_in(params))
+
     @property
-    def is_ordered(self) -> bool:
-        """Whether it has effects: it is neither dropped nor shared, and keeps its place among its like."""
-        return isinstance(self.form, Extension) and self.form.ordered
+    def is_silent(self) -> bool:
+        """Whether it gives nothing that anybody reads: it is there for its effect alone."""
+        return isinstance(self.form, Host) and isinstance(self.jvp, Constant)
+
+    def calls_host(self, params: Mapping[str, Any]) -> bool:
+        """Whether an operation with these parameters calls functions of the user's, itself or in its bodies."""
+        form = self.form
+        return isinstance(form, Host) or (
+            isinstance(form, Control) and any(body.calls_host for body in bodies_in(params))
+        )
 
     def measures(self, params: Mapping[str, Any]) -> tuple[tuple[int, int], ...]:
         """(result, axis) of the sizes that are known only when it has run."""

@@ -24,7 +24,7 @@ from tenferro.tracer.dims import Atom, DimExpr, Extent, Leaf
 from tenferro.tracer.exact import told_apart
 from tenferro.tracer.lines import SourceLine
 from tenferro.tracer.named import name_of, named
-from tenferro.tracer.op import Collective, Op
+from tenferro.tracer.op import Collective, Host, Op
 from tenferro.tracer.program import (
     ArrayType,
     DimScalar,
@@ -209,6 +209,8 @@ class Writer:
         if known is None:
             known = self._ops[x.name, place] = len(self.tables["ops"])
             self.tables["ops"].append([x.name, place])
+        if isinstance(x.form, Host):
+            raise NotStored(f"{x.name} calls a function of the user's")
         if _rows().get(x.name) is not x:
             raise NotStored(f"{x.name} is an operation of an extension")
         if place or isinstance(x.form, Collective):

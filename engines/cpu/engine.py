@@ -304,7 +304,7 @@ class CpuExecutable(Executable):
                 results = self._controlled(instruction.op.form.kind, operands, params, arrays)
             else:
                 results = executed(instruction, operands, params, self.executors, env)
-        if instruction.op.is_ordered:
+        if instruction.op.is_ordered(instruction.params):
             effects.append(results)
         for position, one, kind in zip(action.outputs, results, instruction.types, strict=True):
             arrays[position] = np.require(np.asarray(one, kind.dtype), requirements=["C", "O", "W"])

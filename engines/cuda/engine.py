@@ -296,7 +296,7 @@ class CudaExecutable(Executable):
         operands = [self._value(o, run, inputs) for o in call.operands]
         params = {k: evaluated(v, sizes) for k, v in call.instruction.params.items()}
         results = executed(call.instruction, operands, params, self.executors, sizes)
-        if call.instruction.op.is_ordered:
+        if call.instruction.op.is_ordered(call.instruction.params):
             run.effects.append(results)
         for base, result in zip(call.made, results, strict=True):
             mine = result if self.engine.holds(result) else self.engine.receive(np.asarray(result))

@@ -18,7 +18,7 @@ def drop_dead(program: SemanticProgram) -> SemanticProgram:
     for number in range(len(program.operations) - 1, -1, -1):
         operation = program.operations[number]
         types = [v.type for v in operation.outputs]
-        is_read = operation.op.is_ordered or any(v.id in needed for v in operation.outputs)
+        is_read = operation.op.is_ordered(operation.params) or any(v.id in needed for v in operation.outputs)
         if is_read or sizes.needs(number):
             alive[number] = True
             needed.update([x.id for x in operation.inputs if isinstance(x, Value)])

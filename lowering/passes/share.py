@@ -20,7 +20,7 @@ def share_equal(program: SemanticProgram) -> SemanticProgram:
         mine = [_key(x) for x in rewriter.operands(operation)]
         inputs = frozenset(mine) if _commutes(operation) else tuple(mine)
         key = (id(operation.op), inputs, operation.params if len(operation.params) else None, operation.place)
-        twin = None if operation.op.is_ordered else known.get(key)
+        twin = None if operation.op.is_ordered(operation.params) else known.get(key)
         if twin is None:
             known[key] = operation
             rewriter.copy(operation)

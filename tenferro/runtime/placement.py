@@ -28,6 +28,7 @@ from tenferro.tracer.op import (
     Contraction,
     Control,
     Extension,
+    Host,
     Indexed,
     Library,
     Pointwise,
@@ -52,7 +53,7 @@ def capability(instruction: Instruction) -> Capability | None:
             return "indexing"
         case Contraction():
             return "dot_general"
-        case Library() | Control():
+        case Library() | Control() | Host():
             return "library"
         case Extension() | Collective():
             return None

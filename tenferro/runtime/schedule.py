@@ -171,7 +171,7 @@ class Builder:
         seen = {d for n in dependencies if n >= 0 for d in self.nodes[n].dependencies}
         sizes = {self.measurers[s] for s in part.sizes if s in self.measurers} - seen
         dependencies += [self._after(number, part.engine) for number in sorted(sizes)]
-        ordered = any(self.program.instructions[n].op.is_ordered for n in part.numbers)
+        ordered = any(i.op.is_ordered(i.params) for i in map(self.program.instructions.__getitem__, part.numbers))
         if ordered and self.last_effect is not None and self.last_effect not in seen:
             dependencies.append(self._after(self.last_effect, part.engine))
         number = self._add(OperationNode(part.engine, part, _real(dependencies)))

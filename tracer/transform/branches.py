@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tenferro.tracer import build
 from tenferro.tracer.bodies import Body, Closing, inline
 from tenferro.tracer.derivation import Derivation
 from tenferro.tracer.dims import Extent
 from tenferro.tracer.op import Indexed, Pointwise, Tangents, View
 from tenferro.tracer.ops import control
+from tenferro.tracer.ops.host import TRUTH
 from tenferro.tracer.program import ArrayType, Operand, Operation, Value
 from tenferro.tracer.records import dataclass
 from tenferro.tracer.tape import Tangent
 from tenferro.tracer.trace import Trace
 from tenferro.tracer.transform.batch import Lanes
 from tenferro.tracer.transform.linear import on_tape, pull, push, replay
-from tenferro.tracer.transform.loops import Scan, Slopes, plain, slopes_at, tangent_of, value_tangents
+from tenferro.tracer.transform.loops import Scan, Slopes, batch_by_lane, plain, slopes_at, tangent_of, value_tangents
 from tenferro.tracer.transform.recording import Recording, taken_out
 
 
@@ -34,16 +36,18 @@ def emit_cond(
 ) -> tuple[Value, ...]:
     """A choice among recorded branches; ``others`` are what their parameters get."""
     closing = Closing(trace)
+    tokens = () if shapes else (build.literal(True, TRUTH),)  # an operation is known by its first result
     for part in parts:
-        closing.add(part.name, part.parameters, part.recording, part.outputs)
+        closing.add(part.name, part.parameters, part.recording, (*part.outputs, *tokens))
     branches = tuple(closing.bodies())
     operands = [index, *others, *closing.operands()]
-    return trace.emit(control.cond, operands, branches=branches, shapes=tuple(shapes))
+    found = trace.emit(control.cond, operands, branches=branches, shapes=tuple(shapes) or ((),))
+    return () if tokens else found
 
 
 def jvp_cond(b: Derivation, operation: Operation, tangents: Tangents) -> Tangents:
     """Each branch with its tangents; on a tape, a choice among linear branches with what the chosen one left."""
-    if any(type(t) is Tangent for t in tangents):
+    if any(type(t) is Tangent for t in tangents) or operation.op.is_ordered(operation.params):
         return _linearized(b, operation, tangents)
     trace, (index, *rest) = b.trace, operation.inputs
     found = []
@@ -164,6 +168,8 @@ def batch_cond(b: Derivation, operation: Operation, batched: Sequence[bool], siz
     index, *rest = operation.inputs
     if not batched[0]:
         return _same_choice(b, operation, index, rest, batched[1:], size)
+    if operation.op.calls_host(operation.params):
+        return batch_by_lane(b, operation, batched, size)
     last = len(operation.params["branches"]) - 1
     chosen = b.minimum(b.maximum(index, b.number(0, b.int64)), b.number(last, b.int64))
     if all(_is_cheap(body) for body in operation.params["branches"]):

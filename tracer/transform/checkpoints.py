@@ -109,7 +109,7 @@ def jvp_checkpoint(b: Derivation, operation: Operation, tangents: Tangents) -> T
         moving = [None if t is None else trace.placeholder(_plain(t.type)) for t in tangents]
         found = _tangents(own, moving)
         start = len(trace.operations)
-        results = inline(trace, body, own)
+        results = inline(trace, body, own, is_again=True)
         push(trace, trace.operations[start:], found)
         slopes = [_tangent(y, found) for y in results]
     values, operands = _given(own, operation.inputs)

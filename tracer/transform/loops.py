@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from tenferro.tracer import build
 from tenferro.tracer.bodies import Body, Closing, inline
 from tenferro.tracer.derivation import Derivation
 from tenferro.tracer.dims import Extent, leaves, mul, product
 from tenferro.tracer.op import Tangents
 from tenferro.tracer.ops import control, layout, library
+from tenferro.tracer.ops.host import TRUTH
 from tenferro.tracer.program import ArrayType, Operand, Operation, Value
 from tenferro.tracer.records import dataclass
 from tenferro.tracer.tape import Tangent, Tape
@@ -64,13 +66,16 @@ def emit_scan(
 ) -> tuple[Value, ...]:  # fmt: skip
     """A scan whose body was recorded. ``parameters``: of the carry, the slices and ``others``, which stay the same."""
     closing = Closing(trace)
+    tokens = () if outputs else (build.literal(True, TRUTH),)  # an operation is known by its first result
+    outputs = (*outputs, *tokens)
     closing.add(name, parameters, recording, outputs)
     (body,) = closing.bodies()
     shapes = tuple((length, *y.type.shape) for y in outputs[len(initial) :])
-    return trace.emit(
+    found = trace.emit(
         control.scan, [*initial, *walked, *others, *closing.operands()], body=body, carry=len(initial),
         walked=len(walked), length=length, reverse=reverse, shapes=shapes,
     )  # fmt: skip
+    return () if tokens else found
 
 
 def value_tangents(values: Sequence[Operand], tangents: Sequence[Operand | None]) -> dict[int, Operand]:
@@ -85,8 +90,8 @@ def tangent_of(x: Operand, tangents: dict[int, Operand]) -> Operand | None:
 
 def jvp_scan(b: Derivation, operation: Operation, tangents: Tangents) -> Tangents:
     """Tangents beside values; on a tape, a linear scan of what the scan itself stacks."""
-    if any(type(t) is Tangent for t in tangents):
-        return _linearized(b, operation, tangents)
+    if any(type(t) is Tangent for t in tangents) or operation.op.is_ordered(operation.params):
+        return _linearized(b, operation, tangents)  # which runs the turns once
     trace, scan = b.trace, Scan.of(operation)
     initial, walked, rest = scan.cut(tangents)
     active = [t is not None for t in initial]
@@ -260,7 +265,7 @@ def slopes_at(
         inputs = [None if t is None else tape.input(plain(x.type)) for t, x in zip(like, operands, strict=True)]
         found = value_tangents(operands, inputs)
         start = len(trace.operations)
-        results = inline(trace, scan.body, operands)
+        results = inline(trace, scan.body, operands, is_again=True)
         push(trace, trace.operations[start:], found)
         outputs = [tangent_of(y, found) for y in results]
     return tape, inputs, outputs
@@ -421,6 +426,21 @@ def batch_scan(b: Derivation, operation: Operation, batched: Sequence[bool], siz
     )
     last = [y if on else b.stretched(y, size) for y, on in zip(made, flags, strict=False)]
     return [*last, *(turned(b, y) for y in made[len(flags) :])]
+
+
+def batch_by_lane(b: Derivation, operation: Operation, batched: Sequence[bool], size: Extent) -> Sequence[Operand]:
+    """The operation for one lane after the other: none of them runs what is another one's alone."""
+    trace = b.trace
+    with taken_out(trace, "vmap") as recording:
+        given = [
+            trace.placeholder(ArrayType(x.type.dtype, x.type.shape[1:])) if on else x
+            for x, on in zip(operation.inputs, batched, strict=True)
+        ]
+        results = trace.emit(operation.op, given, **operation.params)
+    slices = [x for x, on in zip(given, batched, strict=True) if on and isinstance(x, Value)]
+    lanes = [x for x, on in zip(operation.inputs, batched, strict=True) if on]
+    name = f"lanes of {operation.op.name}"
+    return emit_scan(trace, name, recording, slices, results, [], lanes, [], size, False)
 
 
 def turned(b: Derivation, x: Operand) -> Operand:

@@ -21,6 +21,7 @@ from tenferro.tracer.transform.batch import Lanes
 from tenferro.tracer.transform.linear import push
 from tenferro.tracer.transform.loops import (
     Scan,
+    batch_by_lane,
     emit_scan,
     linear_body,
     plain,
@@ -43,7 +44,8 @@ def _as_scan(operation: Operation) -> Scan:
 
 def jvp_while(b: Derivation, operation: Operation, tangents: Tangents) -> Tangents:
     """Tangents beside values; on a tape, and where the loop stacks something, a linear scan of what the loop leaves."""
-    if operation.params["shapes"] or any(type(t) is Tangent for t in tangents):
+    is_ordered = operation.op.is_ordered(operation.params)
+    if operation.params["shapes"] or is_ordered or any(type(t) is Tangent for t in tangents):
         return _linearized(b, operation, tangents)
     trace, loop = b.trace, _as_scan(operation)
     count = len(loop.initial)
@@ -160,6 +162,11 @@ def batch_while(b: Derivation, operation: Operation, batched: Sequence[bool], si
     trace, loop = b.trace, _as_scan(operation)
     count = len(loop.initial)
     flags, rest = list(batched[:count]), batched[count:]
+    params = operation.params
+    if operation.op.calls_host(params) and not params["shapes"] and not params["lanes"]:
+        moving = _moving(b, operation, loop, flags, rest, size)
+        if _condition_differs(b, operation, loop, moving, rest, size):
+            return batch_by_lane(b, operation, batched, size)
     lanes_before = operation.params["lanes"]  # whose body leaves the stopped ones as they are
     while True:
         differs = bool(lanes_before) or _condition_differs(b, operation, loop, flags, rest, size)
@@ -205,6 +212,22 @@ def batch_while(b: Derivation, operation: Operation, batched: Sequence[bool], si
     return [*last, *(turned(b, y) for y in made[count:])]
 
 
+def _moving(
+    b: Derivation, operation: Operation, loop: Scan, flags: Sequence[bool], rest: Sequence[bool], size: Extent
+) -> list[bool]:
+    """Which entries of the carry differ between lanes, sooner or later."""
+    found = list(flags)
+    while True:
+        with taken_out(b.trace, "while_loop"):
+            carry = _placeholders(b, operation, loop, found, size)
+            lanes = Lanes(b.trace, size)
+            results = lanes.enter(loop.body, [*carry, *loop.rest], [*found, *rest])
+            grown = [on or lanes.of(y)[1] for on, y in zip(found, results, strict=False)]
+        if grown == found:
+            return found
+        found = grown
+
+
 def _holds(
     b: Derivation, operation: Operation, carry: Sequence[Operand], outer: Sequence[Operand], flags: Sequence[bool],
     rest: Sequence[bool], size: Extent, in_full: bool = True,
@@ -220,17 +243,22 @@ def _condition_differs(
 ) -> bool:
     """Whether lanes may stop at different turns."""
     with taken_out(b.trace, "while_loop"):
-        carry = [
-            b.trace.placeholder(
-                ArrayType(x.type.dtype, (size, *x.type.shape[len(x.type.shape) - _rank(k, loop, operation) :]))
-                if on
-                else plain(x.type)
-            )
-            for k, (x, on) in enumerate(zip(loop.initial, flags, strict=True))
-        ]
+        carry = _placeholders(b, operation, loop, flags, size)
         lanes = Lanes(b.trace, size)
         (found,) = lanes.enter(operation.params["condition"], [*carry, *loop.rest], [*flags, *rest])
         return lanes.of(found)[1]
+
+
+def _placeholders(b: Derivation, operation: Operation, loop: Scan, flags: Sequence[bool], size: Extent) -> list[Value]:
+    """Values for the carry, of which some have lanes."""
+    return [
+        b.trace.placeholder(
+            ArrayType(x.type.dtype, (size, *x.type.shape[len(x.type.shape) - _rank(k, loop, operation) :]))
+            if on
+            else plain(x.type)
+        )
+        for k, (x, on) in enumerate(zip(loop.initial, flags, strict=True))
+    ]
 
 
 def _rank(k: int, loop: Scan, operation: Operation) -> int:

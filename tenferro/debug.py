@@ -1,0 +1,164 @@
+"""``tn.debug``: what a program does, seen while it runs: ``print``, ``callback``, ``breakpoint``, ``nans``; and
+``tn.check``.
+
+All work inside jitted functions and every transformation, and at once outside. They happen when the program runs, in
+its order, once each; derivatives leave them to the primal computation.
+"""
+
+from __future__ import annotations
+
+import builtins
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tenferro import tree
+from tenferro.callbacks import emit, is_array, key_of, opened_arguments
+from tenferro.tracer.errors import FailedCheckError
+from tenferro.tracer.lines import SourceLine, at, user_frame, user_line
+from tenferro.tracer.op import Op
+from tenferro.tracer.ops import host
+from tenferro.tracer.signature import function_name
+from tenferro.tracer.trace import current_trace
+
+Function = Callable[..., Any]
+_builtin_print = builtins.print
+
+
+def callback(callback: Function, *args: Any, ordered: bool = True, **kwargs: Any) -> None:
+    """``callback(*args, **kwargs)`` when the program runs: arrays are NumPy's, read-only, and NumPy scalars for rank 0;
+    what it returns is dropped.
+
+    Calls keep the program's order, which ``ordered=False`` does not ask for. Under ``vmap`` there is one for each lane,
+    in order; derivatives call nothing again, but a function under ``tn.checkpoint`` that runs a loop does."""
+    del ordered
+    if not callable(callback):
+        raise TypeError(f"debug.callback: a {type(callback).__name__}; a function is needed{at(user_line())}")
+    _run(host.debug_callback, f"debug.callback({function_name(callback)})", callback, callback, args, kwargs)
+
+
+def print(fmt: str, *args: Any, ordered: bool = True, **kwargs: Any) -> None:
+    """``print(fmt.format(*args, **kwargs))`` when the program runs; once for each lane under ``vmap``.
+
+    fmt: a text for ``str.format``. TypeError where it is none, ValueError or IndexError for fields that no argument
+    fills, at once."""
+    del ordered
+    if not isinstance(fmt, str):
+        raise TypeError(f"debug.print: fmt is a {type(fmt).__name__}; a text is needed{at(user_line())}")
+    _check_fields(fmt, args, kwargs, "debug.print")
+
+    def show(*args: Any, **kwargs: Any) -> None:
+        _builtin_print(fmt.format(*args, **kwargs))
+
+    _run(host.debug_callback, "debug.print", show, _builtin_print, args, kwargs, fmt)
+
+
+def _check_fields(fmt: str, args: Sequence[Any], kwargs: dict[str, Any], name: str) -> None:
+    """Refuse a text with fields that nothing fills."""
+    import string
+
+    formatter, used, automatic = string.Formatter(), set(), 0
+    for _, field, _, _ in formatter.parse(fmt):
+        if field is None:
+            continue
+        first = field.partition(".")[0].partition("[")[0]
+        if first == "":
+            first, automatic = str(automatic), automatic + 1
+        used.add(first)
+    missing = [f for f in sorted(used) if (int(f) >= len(args) if f.isdigit() else f not in kwargs)]
+    if missing:
+        raise ValueError(f"{name}: {fmt!r} has the field {missing[0]!r}, which no argument fills{at(user_line())}")
+
+
+def _run(
+    op: Op, name: str, function: Function, identity: Any, args: Sequence[Any], kwargs: dict[str, Any], *more: Any,
+    sees_lanes: bool = False,
+) -> None:  # fmt: skip
+    """Record a call, or call at once. ``identity``, ``more``: what tells this call from others of the arguments."""
+    trace = current_trace()
+    if trace is None:
+        _at_once(name, function, args, kwargs, sees_lanes)
+        return
+    given = opened_arguments(trace, args, kwargs, name)
+
+    def run(*arrays: Any, **lane: Any) -> tuple[Any, ...]:
+        positional, named = given.close(arrays)
+        function(*positional, **named, **lane)
+        return ()
+
+    call = host.HostCall(name, run, key_of(name, identity, given, identity, *more), sees_lanes)
+    emit(trace, op, call, given)
+
+
+def _at_once(name: str, function: Function, args: Sequence[Any], kwargs: dict[str, Any], sees_lanes: bool) -> None:
+    values, treedef = tree.flatten((tuple(args), kwargs))
+    places = [k for k, x in enumerate(values) if is_array(x)]
+
+    def run(*arrays: Any, **lane: Any) -> tuple[Any, ...]:
+        mine = list(values)
+        for place, x in zip(places, arrays, strict=True):
+            mine[place] = x
+        positional, named = tree.unflatten(treedef, mine)
+        function(*positional, **named, **lane)
+        return ()
+
+    arrays = [np.asarray(values[k]) for k in places]
+    line = user_line()
+    try:
+        host.called(arrays, host.HostCall(name, run, sees_lanes=sees_lanes), (), (), ())
+    except Exception as error:
+        if not isinstance(error, FailedCheckError):
+            error.add_note(f"{name}: called{at(line)}")
+        raise
+
+
+def breakpoint(*values: Any, **named: Any) -> None:
+    """Stop in the debugger when the program runs here, with the values in its namespace.
+
+    The debugger is the one that ``sys.breakpointhook`` calls, as for Python's ``breakpoint()``, from a frame that bears
+    the user's file and line. Its variables are those of the values that are variables where this is called, by their
+    names, what is given by keyword, ``values`` with all that come by place, and ``line``, the file and line."""
+    line, frame = user_line(), user_frame()
+    known = {} if frame is None else dict(frame.f_locals)
+    names = tuple([next((n for n, x in known.items() if x is v), "") for v in values])
+
+    def stop(*values: Any, **named: Any) -> None:
+        variables = {n: v for n, v in zip(names, values, strict=True) if n}
+        _stop({**variables, **named, "values": values, "line": str(line)}, line)
+
+    _run(host.debug_callback, "debug.breakpoint", stop, sys, values, named, line, names)
+
+
+def _stop(namespace: dict[str, Any], line: SourceLine | None) -> None:
+    """Call the hook from a frame at the user's line."""
+    file, number = (line.file, line.line) if line is not None else ("<tn.debug.breakpoint>", 1)
+    code = compile("\n" * (number - 1) + "__stop__()", file, "exec")
+    exec(code, {"__name__": "__breakpoint__", **namespace, "__stop__": sys.breakpointhook})
+
+
+def check(condition: Any, message: str, *args: Any, **kwargs: Any) -> None:
+    """FailedCheckError with ``message.format(*args, **kwargs)`` and the user's line unless the condition holds when the
+    program runs: all elements of it, and under ``vmap`` in all lanes; the first lane where it does not is named.
+
+    Checks are never dropped, and keep the program's order."""
+    if not isinstance(message, str):
+        raise TypeError(f"check: message is a {type(message).__name__}; a text is needed{at(user_line())}")
+    _check_fields(message, args, kwargs, "check")
+    line = user_line()
+
+    def holds(condition: Any, *args: Any, lane: tuple[int, ...] = (), **kwargs: Any) -> None:
+        if np.all(condition):
+            return
+        text = message.format(*args, **kwargs)
+        if lane:
+            text += f"; in lane {lane[0] if len(lane) == 1 else lane}"
+        raise FailedCheckError(f"check: {text}{at(line)}")
+
+    if not is_array(condition):
+        condition = np.asarray(condition)
+    _run(host.check, "check", holds, FailedCheckError, (condition, *args), kwargs, message, line, sees_lanes=True)
+
+
+__all__ = ["breakpoint", "callback", "print"]
