@@ -39,14 +39,14 @@ def runge_kutta(state: State, parameters: State, step: float) -> State:
     """One step of the classical method of order four."""
 
     def along(slope: State, part: float) -> State:
-        return tuple(s + part * k for s, k in zip(state, slope, strict=True))  # type: ignore[return-value]
+        return tuple(s + part * k for s, k in zip(state, slope, strict=True))
 
     first = velocity(state, parameters)
     second = velocity(along(first, step / 2), parameters)
     third = velocity(along(second, step / 2), parameters)
     fourth = velocity(along(third, step), parameters)
     slopes = zip(state, first, second, third, fourth, strict=True)
-    return tuple(s + step / 6 * (a + 2 * b + 2 * c + d) for s, a, b, c, d in slopes)  # type: ignore[return-value]
+    return tuple(s + step / 6 * (a + 2 * b + 2 * c + d) for s, a, b, c, d in slopes)
 
 
 def path(state: State, parameters: State, turns: int = TURNS) -> tuple[State, State]:

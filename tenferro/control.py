@@ -1,7 +1,8 @@
 """Loops and choices as operations: ``scan``, ``while_loop``, ``fori_loop``, ``cond``, ``switch``, ``map``.
 
 A Python loop inside a traced function is unrolled; these are one operation however often they turn, and a choice runs
-one side only. Outside a trace they are traced for the one call. All are differentiable both ways and mapped by ``vmap``.
+one side only. Outside a trace they are traced for the one call. All are differentiable both ways and mapped by
+``vmap``.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from __future__ import annotations
 from tenferro.listing import listing as _listing
 from tenferro.publishing import public as _public
 from tenferro.tracer.api.decompositions import LINALG as _LINALG
-from tenferro.tracer.api.registry import API as _API
+from tenferro.tracer.api.record import API as _API
 
 _MORE = ("matmul", "outer", "tensordot", "vecdot", "trace", "diagonal")
 _ALL = {**_LINALG, **{name: _API[name] for name in _MORE}}

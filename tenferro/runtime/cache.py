@@ -74,6 +74,9 @@ class _Attempt(Generic[V]):
     bytes: int = 0
 
 
+_DEFAULT_LIMITS = Limits()
+
+
 def _weightless(key: Any, value: Any) -> int:
     return 0
 
@@ -84,7 +87,7 @@ class PreparedCache(Generic[V]):
 
     def __init__(
         self,
-        limits: Limits = Limits(),
+        limits: Limits = _DEFAULT_LIMITS,
         weigh: Callable[[Any, V], int] = _weightless,
         deterministic: tuple[type[BaseException], ...] = (LoweringError,),
     ) -> None:

@@ -139,6 +139,6 @@ def test_unknown_engines_and_no_engines() -> None:
 def test_the_reference_engine_computes_the_same() -> None:
     a = tn.asarray(np.linspace(-2, 2, 50))
     with tn.on("reference:0"):
-        found = np.tanh(a) * 2 + a
+        found: Any = np.tanh(a) * 2 + a
     assert found.engine.id == "reference:0"
     np.testing.assert_allclose(np.asarray(found), np.tanh(np.linspace(-2, 2, 50)) * 2 + np.linspace(-2, 2, 50))

@@ -1,4 +1,4 @@
-"""``cond`` and ``switch`` against Python's ``if``: one side runs, both are differentiated, lanes choose for themselves."""
+"""``cond`` and ``switch`` against Python's ``if``: one side runs, both are differentiated, lanes choose on their own."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def test_derivatives_of_the_side_that_was_taken(choice: Any, p: float) -> None:
         np.testing.assert_allclose(f(X), expected, rtol=1e-6)
     second = tn.grad(lambda x: tn.grad(loss)(x).sum())(X)
     nearby = tn.jit(tn.grad(loss))
-    expected = [(nearby(X + step * e).sum() - nearby(X - step * e).sum()) / (2 * step) for e in np.eye(len(X))]
-    np.testing.assert_allclose(second, expected, rtol=1e-5, atol=1e-6)
+    differences = [(nearby(X + step * e).sum() - nearby(X - step * e).sum()) / (2 * step) for e in np.eye(len(X))]
+    np.testing.assert_allclose(second, differences, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("choice", [cheap, costly], ids=["cheap", "costly"])

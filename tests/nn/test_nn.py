@@ -106,7 +106,8 @@ def test_top_k() -> None:
 
 
 NN = (
-    "relu", "relu6", "sigmoid", "log_sigmoid", "softplus", "silu", "gelu", "elu", "celu", "selu", "leaky_relu", "hard_tanh",
+    "relu", "relu6", "sigmoid", "log_sigmoid", "softplus", "silu", "gelu", "elu", "celu", "selu", "leaky_relu",
+    "hard_tanh",
     "hard_sigmoid", "hard_silu", "soft_sign", "mish", "softmax", "log_softmax", "logsumexp", "standardize",
 )  # fmt: skip
 

@@ -113,7 +113,7 @@ def inv(a: Any) -> Any:
 
 def _named(name: str, fields: Sequence[str], values: Sequence[Any]) -> Any:
     """NumPy's own named tuple of results."""
-    kind: Callable[..., Any] = getattr(np.linalg._linalg, name)  # type: ignore[attr-defined]
+    kind: Callable[..., Any] = getattr(np.linalg._linalg, name)
     return kind(*values)
 
 

@@ -103,8 +103,8 @@ def jvp_before(b: Derivation, operation: Operation, tangents: Tangents) -> Tange
     (x,), (y,), (t,) = operation.inputs, operation.outputs, tangents
     assert t is not None
     axis, ends = operation.params["axis"], [operation.params["axis"]] * operation.params["reverse"]
-    x, y, t = (b.flipped(v, ends) for v in (x, y, t))
-    found = b.recurrence(shifted(b, x, axis, 0), shifted(b, b.scaled(t, y), axis, 0), axis=axis)
+    xs, ys, ts = (b.flipped(v, ends) for v in (x, y, t))
+    found = b.recurrence(shifted(b, xs, axis, 0), shifted(b, b.scaled(ts, ys), axis, 0), axis=axis)
     return (b.flipped(found, ends),)
 
 
