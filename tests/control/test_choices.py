@@ -1,4 +1,4 @@
-"""``cond`` and ``switch`` against Python's ``if``: one side runs, both are differentiated, lanes choose on their own."""
+"""``cond`` and ``switch`` against Python's ``if``: one side runs, both have derivatives, lanes choose on their own."""
 
 from __future__ import annotations
 
@@ -142,3 +142,28 @@ def test_a_choice_inside_a_loop() -> None:
     lanes = RNG.uniform(0.5, 2, (3, 5))
     for k, last in enumerate(tn.vmap(walk)(lanes)[0]):
         assert float(last) == pytest.approx(plain(lanes[k])[0])
+
+
+def test_lanes_choose_at_every_turn() -> None:
+    """A branch that sums is computed for the lanes that chose it, in sizes of the program around the loop."""
+
+    def f(c0: Any, xs: Any) -> Any:
+        def body(c: Any, x: Any) -> Any:
+            c = tn.lax.cond(c.sum() > 0, lambda c: c - (c * c).sum() * 0.01 + x, lambda c: c + x * 2, c)
+            return c, c.sum()
+
+        return tn.lax.scan(body, c0, xs)
+
+    rng = np.random.default_rng(0)
+    lanes, xs = rng.normal(size=(5, 3)), rng.normal(size=7)
+    mapped = tn.jit(tn.vmap(f, in_axes=(0, None)))
+    for some in (lanes, lanes[:1], lanes[:0]):
+        last, sums = mapped(some, xs)
+        one = [tn.jit(f)(c, xs) for c in some]
+        assert last.shape == some.shape and sums.shape == (len(some), 7)
+        for k, (final, path) in enumerate(one):
+            np.testing.assert_array_equal(last[k], final)
+            np.testing.assert_array_equal(sums[k], path)
+    slopes = tn.jit(tn.grad(lambda c: mapped(c, xs)[1].sum()))(lanes)
+    alone = [tn.jit(tn.grad(lambda c: f(c, xs)[1].sum()))(c) for c in lanes]
+    np.testing.assert_allclose(slopes, alone, rtol=1e-12)

@@ -17,7 +17,7 @@ from tenferro.tracer.errors import BatchError
 from tenferro.tracer.lines import at
 from tenferro.tracer.op import Absent
 from tenferro.tracer.ops import lanes as rows
-from tenferro.tracer.program import DimScalar, Operand, Operation, Params, Value
+from tenferro.tracer.program import ArrayType, DimScalar, Operand, Operation, Params, Value
 from tenferro.tracer.trace import Trace
 
 _numbers = count(1 << 20)  # no axis has such a number
@@ -70,7 +70,8 @@ class Lanes:
             operands, has_lanes = zip(*map(self.of, operation.inputs), strict=True) if operation.inputs else ((), ())
             if not any(has_lanes):
                 self._number_extents(operation)
-            moved = replace(operation, inputs=operands, params=self.params(operation.params))
+            outputs = tuple([self._sized(v) for v in operation.outputs]) if self._extents else operation.outputs
+            moved = replace(operation, inputs=operands, params=self.params(operation.params), outputs=outputs)
             with self._b.derived_from(operation):
                 if any(has_lanes):
                     results = self._batched(moved, has_lanes)
@@ -126,6 +127,11 @@ class Lanes:
         if not self._extents or isinstance(extent, int):
             return extent
         return substitute(extent, lambda s: self._extents.get(s, leaf(s.kind, s.index, s.axis)))
+
+    def _sized(self, value: Value) -> Value:
+        """A value of the recording, its type in the sizes that stand for those of the recording."""
+        t = value.type
+        return Value(value.id, ArrayType(t.dtype, tuple([self._extent(n) for n in t.shape]), t.weak))
 
     def params(self, params: Params) -> Params:
         """Parameters of the recording, with the sizes that have a new number."""
