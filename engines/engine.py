@@ -80,7 +80,8 @@ class Shortcut:
     block: its template's words; these and the numbers of views may remember how they were computed. places: input → its
     place among the block's arrays. outputs: for each of the program's outputs what it is. ``made``: the byte offsets in
     the block of the arrays that it makes. calls: as often it may be entered before Python is to look again, −1 for any
-    number."""
+    number.
+    threads: that a run may use outside of scopes; ``share``: at most so many in one, 0 for any number."""
 
     owner: object
     block: Sequence[int]
@@ -90,6 +91,7 @@ class Shortcut:
     made: tuple[int, ...]
     views: tuple[ViewFrom, ...] = ()
     calls: int = -1
+    share: int = 0
 
 
 class Executable(ABC):

@@ -1,8 +1,8 @@
 """What the native way of calls looks at before anything else: whether there is a reason to leave it, and an epoch.
 
-While a function is traced a call of another is a part of it, and under ``tn.threads`` it has other threads: calls then
-go the long way, in every thread. What native calls rely on beyond their arguments (engines, the runtime's
-configuration) changes with an epoch, and they forget.
+While a function is traced a call of another is a part of it: calls then go the long way, in every thread. What native
+calls rely on beyond their arguments (engines, the runtime's configuration) changes with an epoch, and they forget.
+Where some thread is in a scope of ``tn.threads``, they ask how many threads they may use.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from contextlib import contextmanager
 
 from tenferro.tracer.forking import Renewed, in_child
 
-_words = (ctypes.c_int64 * 2)()
-_PAUSES, _EPOCH = 0, 1
+_words = (ctypes.c_int64 * 4)()
+_PAUSES, _EPOCH, _SCOPES, _WORKERS = range(4)
 
 
 class _Here(threading.local):
     pauses = 0
+    scopes = 0
 
 
 _held = Renewed()
@@ -27,7 +28,8 @@ _here = _Here()
 
 
 def address() -> int:
-    """Of the two words: how many reasons there are to pause, and the epoch."""
+    """Of the words: how many reasons there are to pause, the epoch, how many scopes set a number of threads, and how
+    many threads have been started, the caller's own among them."""
     return ctypes.addressof(_words)
 
 
@@ -57,6 +59,27 @@ def _add(change: int) -> None:
         _here.pauses += change
 
 
+@contextmanager
+def scoped() -> Iterator[None]:
+    """Native calls ask for their number of threads, in every thread."""
+    _add_scope(1)
+    try:
+        yield
+    finally:
+        _add_scope(-1)
+
+
+def _add_scope(change: int) -> None:
+    with _held.lock:
+        _words[_SCOPES] += change
+        _here.scopes += change
+
+
+def set_workers(threads: int) -> None:
+    """So many threads have been started; where more are wanted, Python is to start them."""
+    _words[_WORKERS] = threads
+
+
 def is_paused() -> bool:
     """Whether there is a reason to leave the native way now."""
     return _words[_PAUSES] != 0
@@ -76,4 +99,4 @@ def forget() -> None:
 @in_child
 def _after_fork() -> None:
     """The child has this thread's reasons alone."""
-    _words[_PAUSES] = max(0, _here.pauses)
+    _words[_PAUSES], _words[_SCOPES] = max(0, _here.pauses), max(0, _here.scopes)

@@ -6,6 +6,7 @@ anything between that Python does.
 
 from __future__ import annotations
 
+from tenferro.engines.cpu import threads
 from tenferro.engines.cpu.binding import Binder, BoundPlan, Drop, Enter, ViewOf
 from tenferro.engines.cpu.native import Block
 from tenferro.engines.cpu.native_entry import OUTPUTS, OUTPUTS_AT
@@ -39,15 +40,16 @@ class Direct:
     views: tuple[ViewFrom, ...]
     outputs: tuple[ArrayFrom, ...]
 
-    def shortcut(self, owner: object, threads: int, calls: int) -> Shortcut:
-        """For entries; ``owner`` keeps the block's code alive."""
+    def shortcut(self, owner: object, share: int | None, calls: int) -> Shortcut:
+        """For entries; ``owner`` keeps the block's code alive. ``share``: of the process's threads."""
         block = self.block or Block()
         words = block.template if isinstance(block, Unsealed) else None
         if words is None:
             words = block.words() if block.buffer is None else block.buffer.tolist()
         made = tuple([8 * (words[OUTPUTS_AT] + k) for k in range(words[OUTPUTS])])
         places = {p: k for k, p in enumerate(self.positions)}
-        return Shortcut(owner, words, threads, places, self.outputs, made, self.views, calls)
+        usual = threads.usual_count(share)
+        return Shortcut(owner, words, usual, places, self.outputs, made, self.views, calls, share or 0)
 
 
 def direct(bound: BoundPlan, inputs: int) -> Direct | None:

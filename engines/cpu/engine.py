@@ -144,7 +144,7 @@ class CpuExecutable(Executable):
         if bound is None or found is None:
             return None
         calls = max(1, int(bound.seconds_left / max(bound.seconds, 1e-6))) if bound.seconds_left > 0.0 else -1
-        return found.shortcut((self, bound), threads.count(self._share), calls)
+        return found.shortcut((self, bound), self._share, calls)
 
     def shortcut_of_sizes(self, layouts: Sequence[Any], is_spent: bool = False) -> Shortcut | None:
         is_good = is_spent or self._tier == "2" or any(b.level == GOOD for b in self._bound.values())
@@ -157,7 +157,7 @@ class CpuExecutable(Executable):
         found = direct(bound, len(layouts))
         if found is None:
             return None
-        made = found.shortcut(self, threads.count(self._share), -1)
+        made = found.shortcut(self, self._share, -1)
         if bound.level == FAST and self._tier == "auto":
             seconds = max(hint(binder.seconds), 1e-6)
             made = replace(made, calls=max(1, int(TIER_FACTOR * self.compile_seconds / seconds)))

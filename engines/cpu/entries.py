@@ -247,7 +247,7 @@ class Entry:
             id(self), int(image.words.ctypes.data), shortcut.threads, self._given, len(self._names),
             len(self._records) + len(self._last), 8 * (m.ENTRY_WORDS + len(self._names)), shortcut.calls, 0,
             len(leaves), 8 * leaves_at, len(forms), 8 * forms_at, len(shortcut.views), image.views_at,
-            8 * (forms_at + len(forms)) if sizes else 0,
+            8 * (forms_at + len(forms)) if sizes else 0, shortcut.share,
         ]  # fmt: skip
         names = [id(name) for name in self._names]
         self.words = np.array([*head, *names, *records, *written, *forms, *sizes], np.int64)

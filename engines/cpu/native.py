@@ -185,7 +185,10 @@ def _symbols() -> dict[str, int]:
     """Addresses of what the module calls in libc, CPython and NumPy."""
     libc = ctypes.CDLL(None)
     names = (*PRELUDE_SYMBOLS, *native_memory.MEMORY_SYMBOLS, *native_entry.ENTRY_SYMBOLS)
-    python_names = (*native_entry.PYTHON_SYMBOLS, *native_match.MATCH_SYMBOLS, *native_results.RESULT_SYMBOLS)
+    python_names = (
+        *native_entry.PYTHON_SYMBOLS, *native_match.MATCH_SYMBOLS, *native_results.RESULT_SYMBOLS,
+        *native_call.CALL_SYMBOLS,
+    )  # fmt: skip
     found = [(name, libc) for name in names] + [(name, ctypes.pythonapi) for name in python_names]
     addresses = {name: ctypes.cast(getattr(source, name), ctypes.c_void_p).value or 0 for name, source in found}
     pointer = ctypes.pythonapi.PyCapsule_GetPointer

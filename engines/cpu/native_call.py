@@ -17,32 +17,38 @@ from tenferro.engines.cpu.native_entry import (
     LATCH,
     OUTPUTS,
     STACK_BYTES,
+    TYPE_AT,
     WORDS,
     Py_DecRef,
     Py_IncRef,
     PyErr_NoMemory,
+    PyLong_AsLongLong,
     drop_outputs,
     make_outputs,
     malloc,
     raise_type_error,
     run_block,
 )
-from tenferro.engines.cpu.native_language import Global, c_string, inlined, native, stack
+from tenferro.engines.cpu.native_language import Foreign, Global, c_string, inlined, native, stack
 from tenferro.engines.cpu.native_match import (
     BLOCK,
     BOUND,
     CALL_OBJECTS,
     ENTRY_WORDS,
     GIVEN,
+    INT,
     ITEMS_AT,
     LEFT,
     MAX_VALUES,
     NAMES,
     OWNER,
+    SCOPE,
     SERVED,
+    SHARE,
     SIZE_AT,
     THREADS,
     VALUE_BYTES,
+    PyErr_Clear,
     let_go,
     matches,
 )
@@ -60,8 +66,14 @@ STATE_WORDS = 3 + MAX_ENTRIES
 MISS = 1
 MOST = 2**63 - 1
 
-# Words: why native calls pause, the epoch of what they may rely on (tenferro.tracer.switches).
+# The address of the words of tenferro.tracer.switches: why native calls pause, the epoch of what they may rely on, how
+# many scopes set a number of threads, how many threads have been started.
 SWITCHES = Global("switches", 64)
+PAUSES, SWITCH_EPOCH, SCOPES, STARTED = range(0, 32, 8)
+
+# (variable, default, address of the value, a new reference) → −1 with an exception set.
+PyContextVar_Get = Foreign("PyContextVar_Get", "i32", ("ptr", "ptr", "ptr"))
+CALL_SYMBOLS = ("PyContextVar_Get",)
 
 
 @native
@@ -69,6 +81,26 @@ def set_switches(address: int) -> int:
     """Where the two words are that pause native calls and make them forget."""
     store(SWITCHES, address)
     return 0
+
+
+@native
+def threads_in_scope(entry: int) -> int:
+    """How many threads a run may use where some scope sets a number; 0 where Python has to start more."""
+    found = stack(8)
+    wanted = load(entry + THREADS)
+    if PyContextVar_Get(load(CALL_OBJECTS + SCOPE), 0, found):
+        PyErr_Clear()
+        return 0
+    value = load(found)
+    if load(value + TYPE_AT) == load(CALL_OBJECTS + INT):
+        wanted = PyLong_AsLongLong(value)
+        share = load(entry + SHARE)
+        if share and share < wanted:
+            wanted = share
+    Py_DecRef(value)
+    if wanted > load(load(SWITCHES) + STARTED):
+        return 0
+    return wanted
 
 
 @inlined
@@ -91,13 +123,18 @@ def run_entry(entry: int, values: int, addresses: int) -> int:
 @inlined
 def run_copied(entry: int, block: int, values: int, addresses: int) -> int:
     """``run_entry`` on a copy of its block."""
+    threads = load(entry + THREADS)
+    if load(load(SWITCHES) + SCOPES):
+        threads = threads_in_scope(entry)
+        if threads == 0:
+            return MISS
     made = make_outputs(block)
     if made == -1:
         return MISS
     if made == 0:
         return 0
     wanted = load(block + 8 * OUTPUTS)
-    if not run_block(block, load(entry + THREADS), addresses, MAX_VALUES, 1):
+    if not run_block(block, threads, addresses, MAX_VALUES, 1):
         return drop_outputs(block, wanted)
     if atomic_load(block + 8 * LATCH) != CLEAN:
         drop_outputs(block, wanted)
@@ -147,7 +184,7 @@ def serve_by(receiver: int, arguments: int, given: int, names: int) -> int:
     """The result by the first entry of a state that serves the call, else MISS. The caller holds the receiver."""
     state = load(load(receiver + ITEMS_AT) + DATA_AT)
     switches = load(SWITCHES)
-    if load(switches) != 0 or load(switches + 8) != load(state + EPOCH):
+    if load(switches + PAUSES) != 0 or load(switches + SWITCH_EPOCH) != load(state + EPOCH):
         return MISS
     values = stack(VALUE_BYTES)
     k = 0

@@ -30,12 +30,12 @@ VALUE_BYTES = 8 * MAX_VALUES
 
 # An entry, in bytes. NAMES: how many of the values are keywords, whose names stand behind the fixed words. LEFT: calls
 # that it still serves, −1 for any number. What ends in AT is where something stands, in bytes from the entry's start;
-# FORMULA_AT is 0 where sizes are compared.
+# FORMULA_AT is 0 where sizes are compared. THREADS outside of scopes; SHARE: at most so many in one, 0 for any number.
 (
     OWNER, BLOCK, THREADS, GIVEN, NAMES, RECORDS, RECORDS_AT, LEFT, SERVED, LEAVES, LEAVES_AT, FORM, FORM_AT, VIEWS,
-    VIEWS_AT, FORMULA_AT,
-) = range(0, 128, 8)  # fmt: skip
-ENTRY_WORDS = 16
+    VIEWS_AT, FORMULA_AT, SHARE,
+) = range(0, 136, 8)  # fmt: skip
+ENTRY_WORDS = 17
 # A record, in bytes: its words in all, its kind, the value that it looks at, what it expects there.
 LENGTH, KIND, VALUE, EXPECTED, PLACE, MORE = range(0, 48, 8)
 # Kinds. Those up to ABSENT only look; those that take an operand have its place among the block's arrays, or −1. The
@@ -51,9 +51,9 @@ NPY_ARRAY_ALIGNED, NPY_ARRAY_WRITEABLE = 0x100, 0x400
 NUMBER_AT, ITEMS_AT, LIST_ITEMS_AT, CONTENT_AT, SIZE_AT, REFERENT_AT = HEAD, HEAD + 8, HEAD + 8, HEAD, HEAD, HEAD
 
 # Words: the types int, tuple, list, dict, tn.Array; where its slots data, engine and scalar are; the class of bound
-# methods.
+# methods; the context variable that holds a scope's number of threads.
 CALL_OBJECTS = Global("call_objects", 128)
-INT, TUPLE_TYPE, LIST_TYPE, DICT_TYPE, WRAPPER, DATA_SLOT, ENGINE_SLOT, SCALAR_SLOT, BOUND = range(0, 72, 8)
+INT, TUPLE_TYPE, LIST_TYPE, DICT_TYPE, WRAPPER, DATA_SLOT, ENGINE_SLOT, SCALAR_SLOT, BOUND, SCOPE = range(0, 80, 8)
 
 PyDict_GetItem = Foreign("PyDict_GetItem", "ptr", ("ptr", "ptr"))
 PyDict_Next = Foreign("PyDict_Next", "i32", ("ptr", "ptr", "ptr", "ptr"))

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tenferro.engines.cpu import native, native_call as n, native_match as m
+from tenferro.engines.cpu import native, native_call as n, native_match as m, threads
 from tenferro.engines.cpu.entries import Entry, Words
 from tenferro.engines.cpu.native_entry import HEAD
 from tenferro.engines.cpu.native_types import Callable as NativeCallable, native_class, set_function
@@ -103,6 +103,7 @@ def initialise() -> None:
     _check_layout()
     native.function("set_switches")(switches.address())
     words = _call_objects()
+    words[m.SCOPE // 8] = id(threads.SCOPE)
     for place, kind in ((m.INT, int), (m.TUPLE_TYPE, tuple), (m.LIST_TYPE, list), (m.DICT_TYPE, dict)):
         words[place // 8] = id(kind)
 
@@ -114,6 +115,7 @@ def _call_objects() -> ctypes.Array[ctypes.c_void_p]:
 def set_wrapper(kind: type, data: str, engine: str, scalar: str) -> None:
     """The class that wraps arrays, and the names of its slots."""
     words = _call_objects()
+    words[m.SCOPE // 8] = id(threads.SCOPE)
     for place, name in ((m.DATA_SLOT, data), (m.ENGINE_SLOT, engine), (m.SCALAR_SLOT, scalar)):
         words[place // 8] = _slot_offset(kind, name)
     words[m.WRAPPER // 8] = id(kind)

@@ -35,7 +35,8 @@ class _Pool:
 
 
 _pool = _Pool()
-_scope: ContextVar[int | None] = ContextVar("tenferro_threads", default=None)
+SCOPE: ContextVar[int | None] = ContextVar("tenferro_threads", default=None)
+"""The number of threads that the scope sets, None outside of any."""
 
 
 @contextmanager
@@ -46,12 +47,12 @@ def threads(n: int) -> Iterator[None]:
     Results are the same at any number. Raises ValueError outside 1 to 4095."""
     if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= MAX_WORKERS:
         raise ValueError(f"threads: n is {n!r}; an int from 1 to {MAX_WORKERS} is needed{at(user_line())}")
-    token = _scope.set(n)
+    token = SCOPE.set(n)
     try:
-        with switches.paused():
+        with switches.scoped():
             yield
     finally:
-        _scope.reset(token)
+        SCOPE.reset(token)
 
 
 def count(share: int | None = None) -> int:
@@ -59,7 +60,15 @@ def count(share: int | None = None) -> int:
     else all; at most ``share``.
 
     1 where the system has no futex to park workers on, and after the pool was stopped at exit."""
-    wanted = _scope.get() or default_count()
+    return _granted(SCOPE.get() or default_count(), share)
+
+
+def usual_count(share: int | None = None) -> int:
+    """``count`` outside of any scope."""
+    return _granted(default_count(), share)
+
+
+def _granted(wanted: int, share: int | None) -> int:
     if share is not None and share < wanted:
         wanted = share
     if wanted > _pool.size:
@@ -81,6 +90,7 @@ def _start(wanted: int) -> None:
                 return  # The system grants no more threads; regions run on those there are.
             _pool.workers.append(thread)
             _pool.size = len(_pool.workers) + 1
+            switches.set_workers(_pool.size)
 
 
 def _work(worker: Callable[[int], int]) -> None:
@@ -104,8 +114,10 @@ def _stop() -> None:
 def _renew() -> None:
     global _pool
     _pool = _Pool()
+    switches.set_workers(1)
 
 
+switches.set_workers(1)
 atexit.register(_stop)
 
 

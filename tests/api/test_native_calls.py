@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 import threading
+import time
 import weakref
 from typing import Any
 
@@ -189,15 +190,56 @@ def test_inside_a_trace_a_call_is_part_of_it():
     same(served(inner, x), x + 1)
 
 
+def spent(f: Any, *args: Any) -> float:
+    """Processor time of a call by all threads, as a multiple of that of this one."""
+    mine, every = time.thread_time(), time.process_time()
+    f(*args)
+    return (time.process_time() - every) / (time.thread_time() - mine)
+
+
 def test_the_number_of_threads_is_that_of_the_scope():
-    f = tn.jit(lambda a: a + 1)
-    served(f, x)
-    before = native_hits(f)
-    with tn.threads(1):
-        same(f(x), x + 1)
-        assert native_hits(f) == before
-    f(x)
-    assert native_hits(f) == before + 1
+    """Native calls use the threads of their scope, wherever they were learnt, and start those that are missing."""
+    f = tn.jit(lambda a: np.sin(np.sin(np.sin(a))))
+    a = np.linspace(0, 1, 1 << 20)
+    with tn.threads(2):
+        expected = served(f, a)
+    for number in (1, 3, 2, 1):
+        with tn.threads(number):
+            same(served(f, a), expected)
+            shares = [spent(f, a) for _ in range(5)]
+            assert (min(shares) < 1.2) == (number == 1) or number > 1 and max(shares) > 1.2
+            with tn.threads(1):
+                assert min(spent(f, a) for _ in range(5)) < 1.2
+                before = native_hits(f)
+                same(f(a), expected), same(f(a), expected)  # the first may see that kernels are to become better
+                assert native_hits(f) > before
+    same(served(f, a), expected)
+
+
+def test_a_scope_of_one_thread_is_not_that_of_another():
+    f = tn.jit(lambda a: np.sin(np.sin(np.sin(a))))
+    a = np.linspace(0, 1, 1 << 20)
+    with tn.threads(2):
+        served(f, a)
+    inside, done = threading.Event(), threading.Event()
+
+    def scope() -> None:
+        with tn.threads(1):
+            inside.set()
+            done.wait()
+
+    thread = threading.Thread(target=scope)
+    thread.start()
+    inside.wait()
+    try:
+        with tn.threads(2):
+            assert max(spent(f, a) for _ in range(5)) > 1.2
+        before = native_hits(f)
+        f(a), f(a)
+        assert native_hits(f) > before
+    finally:
+        done.set()
+        thread.join()
 
 
 def test_checks_of_kernels_still_speak():
