@@ -1,8 +1,8 @@
 """What rules of the transformations write with: operands in, operations of a trace out.
 
 A rule gets a ``Derivation`` and calls rows by their names: ``b.multiply(x, y)``, ``b.sum(x, axes=(0,),
-keepdims=False)``.
-What it emits carries the user's line of the operation that it is derived from, and is put on the same engine.
+keepdims=False)``. What it emits carries the user's line of the operation that it is derived from, and is put on the
+same engine.
 """
 
 from __future__ import annotations

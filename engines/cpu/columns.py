@@ -1,8 +1,7 @@
 """Column kernels: vectors run along the last outer loop, and every lane walks down the row by itself.
 
-For reductions over leading axes, where neighbours in memory belong to different rows of the reduction. In: a Region
-and a
-Variant. Out: LLVM text with the entry ``tile`` (``void (ptr params, i64 begin, i64 end)``), whose items are tiles of
+For reductions over leading axes, where neighbours in memory belong to different rows of the reduction. In: a Region and
+a Variant. Out: LLVM text with the entry ``tile`` (``void (ptr params, i64 begin, i64 end)``), whose items are tiles of
 columns. Each column follows the reduction tree of ``tenferro.lowering.tree``: element r of a chunk goes to accumulator
 row ``r % lanes``, which stays in cache for a whole tile.
 """
@@ -33,9 +32,8 @@ from tenferro.tracer.scalar.builder import Complex
 
 ACCUMULATOR_BYTES = 1 << 17
 """What the accumulators of a tile may take: a part of the second-level cache. Narrower tiles would keep them in the
-first,
-but then every sweep visits each page of the operands once per tile, and translating addresses costs more (softmax over
-axis 0 of 4096 x 2048 float32 on two cores: 9.5 ms at 32 kB, 6.8 ms at 128 kB)."""
+first, but then every sweep visits each page of the operands once per tile, and translating addresses costs more
+(softmax over axis 0 of 4096 x 2048 float32 on two cores: 9.5 ms at 32 kB, 6.8 ms at 128 kB)."""
 MAX_TILE = 1024
 RUN = 8
 MIN_COLUMNS = 16

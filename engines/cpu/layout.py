@@ -4,9 +4,8 @@ In: a Region, the layout of every slot it touches, and the values of its sizes. 
 kernel's parameters and whose ``variant`` says which kernel text serves it.
 
 The space is cut in two groups of loops. The *row* group is what vectors run along: the row axes, in row-major order
-(the
-reduction tree fixes that order), or for a region without reductions the innermost axis. The *outer* group is the rest,
-in the space's order. Within a group neighbouring axes are merged where every access allows it.
+(the reduction tree fixes that order), or for a region without reductions the innermost axis. The *outer* group is the
+rest, in the space's order. Within a group neighbouring axes are merged where every access allows it.
 """
 
 from __future__ import annotations

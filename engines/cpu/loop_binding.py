@@ -2,9 +2,8 @@
 out.
 
 So a program around a loop is one native block. A loop of many turns is several launches, between which signals are
-seen;
-the carry goes back and forth between two arrays. What cannot be bound like this (arrays with gaps, very long loops,
-``while``) is left to ``tenferro.engines.cpu.loop_kernel``, at a seam.
+seen; the carry goes back and forth between two arrays. What cannot be bound like this (arrays with gaps, very long
+loops, ``while``) is left to ``tenferro.engines.cpu.loop_kernel``, at a seam.
 """
 
 from __future__ import annotations

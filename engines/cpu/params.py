@@ -23,9 +23,8 @@ FIXED = 7
 
 class ParamMap:
     """Names to word positions. ``("o", j)`` and ``("r", j)`` are loop sizes, ``("p", a)`` pointers, ``("po", a, j)``
-    and
-    ``("pr", a, j)`` strides, ``("w", node, k, …)`` windows, ``("i", node)`` iota origins, ``("g", node, …)`` gathers,
-    ``("d", node)`` sizes used as numbers."""
+    and ``("pr", a, j)`` strides, ``("w", node, k, …)`` windows, ``("i", node)`` iota origins, ``("g", node, …)``
+    gathers, ``("d", node)`` sizes used as numbers."""
 
     def __init__(self, region: Region, variant: Variant) -> None:
         self.positions: dict[tuple[object, ...], int] = {}

@@ -72,13 +72,11 @@ class Lent:
 class Family:
     """An operation from outside the core.
 
-    name: ``library.operation.v1``; the version counts up with every change of meaning.
-    infer: (types of the operands, params) → a tuple with the types of the results; ProviderContractError for anything
-    else.
-    reference: (*arrays, **params) → array, or a tuple of them; it defines the meaning.
-    ordered: the operation has effects, so that calls keep their order and are never dropped or shared.
-    jvp, transpose, batch: what ``tn.grad`` and ``tn.vmap`` make of it, as columns of the table of ops
-    (``tenferro.tracer.op``); without them they refuse it.
+    name: ``library.operation.v1``; the version counts up with every change of meaning. infer: (types of the operands,
+    params) → a tuple with the types of the results; ProviderContractError for anything else. reference: (*arrays,
+    **params) → array, or a tuple of them; it defines the meaning. ordered: the operation has effects, so that calls
+    keep their order and are never dropped or shared. jvp, transpose, batch: what ``tn.grad`` and ``tn.vmap`` make of
+    it, as columns of the table of ops (``tenferro.tracer.op``); without them they refuse it.
 
     The family itself is a function for traced and eager code: ``family(x, y, width=3)``."""
 

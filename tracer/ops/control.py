@@ -5,12 +5,10 @@ besides (values, then sizes). The body takes carry, slices, and those; it gives 
 ``params``: ``body``, ``carry`` and ``walked`` (how many), ``length``, ``reverse``, ``shapes`` (of the stacked results).
 
 ``while``: operands are the carry's initial values and what both bodies read besides. ``params``: ``condition``,
-``body``,
-``carry``, ``lanes``, ``shapes``. The condition gives bools of rank ``lanes``, one for each lane of as many leading
-axes:
-the loop turns as long as one of them holds, and where ``lanes`` is not 0 the body leaves those lanes as they are that
-have stopped. Results beyond the carry are stacked, one entry a turn: ``shapes`` are theirs, and the first extent of
-each is the number of turns, known when the loop has run.
+``body``, ``carry``, ``lanes``, ``shapes``. The condition gives bools of rank ``lanes``, one for each lane of as many
+leading axes: the loop turns as long as one of them holds, and where ``lanes`` is not 0 the body leaves those lanes as
+they are that have stopped. Results beyond the carry are stacked, one entry a turn: ``shapes`` are theirs, and the first
+extent of each is the number of turns, known when the loop has run.
 
 ``cond``: the first operand, an int64, chooses a body, the others are what all bodies read. An index out of range takes
 the nearest. ``params``: ``branches``, ``shapes`` (of all results).

@@ -1,8 +1,7 @@
 """Scalar expansions as something to call: a function on a builder in, a function on arrays out.
 
 ``compiled`` runs the LLVM text of ``VectorBuilder`` in a plain loop over full vectors; ``evaluated`` runs
-``NumpyBuilder``.
-Complex arrays are passed as two arrays of their parts.
+``NumpyBuilder``. Complex arrays are passed as two arrays of their parts.
 """
 
 from __future__ import annotations
