@@ -22,6 +22,7 @@ from tenferro.tracer.errors import (
     LoweringError as LoweringError,
     MemoryLimitError as MemoryLimitError,
     MutationError as MutationError,
+    NanError as NanError,
     RangeError as RangeError,
     RecompileError as RecompileError,
     RecompileWarning as RecompileWarning,

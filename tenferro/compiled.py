@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal as OneOf
 
 import numpy as np
 
+from tenferro import nans
 from tenferro.donations import Donated, Donations, memory_of
 from tenferro.engines.engine import Engine, RunResult, Shortcut
 from tenferro.engines.errors import StaleError
@@ -26,6 +27,7 @@ from tenferro.tracer.program import SemanticProgram, Value
 from tenferro.tracer.records import dataclass
 from tenferro.tracer.result import TraceResult
 from tenferro.tracer.signature import AnyArray, as_native
+from tenferro.tracer.switches import is_paused
 from tenferro.tracer.trace import is_tenferro_array
 
 if TYPE_CHECKING:
@@ -298,7 +300,10 @@ class Compiled:
             prepared = self.prepare()
         donation = None if self._donations is None else self._donations.of_call(inputs, originals)
         try:
-            result = self.runtime.run_checked(self.engines, prepared, inputs, donation)
+            if is_paused() and nans.is_on():
+                result = nans.run(self, inputs)
+            else:
+                result = self.runtime.run_checked(self.engines, prepared, inputs, donation)
         except StaleError:
             if self.runtime.epoch == prepared.epoch:  # of a runtime that the function itself uses
                 raise

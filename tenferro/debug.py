@@ -16,6 +16,7 @@ import numpy as np
 
 from tenferro import tree
 from tenferro.callbacks import emit, is_array, key_of, opened_arguments
+from tenferro.nans import nans as nans
 from tenferro.tracer.errors import FailedCheckError
 from tenferro.tracer.lines import SourceLine, at, user_frame, user_line
 from tenferro.tracer.op import Op
@@ -161,4 +162,4 @@ def check(condition: Any, message: str, *args: Any, **kwargs: Any) -> None:
     _run(host.check, "check", holds, FailedCheckError, (condition, *args), kwargs, message, line, sees_lanes=True)
 
 
-__all__ = ["breakpoint", "callback", "print"]
+__all__ = ["breakpoint", "callback", "nans", "print"]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from tenferro import call_key
+from tenferro import call_key, nans
 from tenferro.array import Array
 from tenferro.disabling import is_disabled, plainly
 from tenferro.engines.cpu.native_types import Callable as NativeCallable
@@ -115,7 +115,7 @@ class JitFunction(NativeCallable):
         calls are served so (``tenferro.ready``)."""
         from tenferro import ready
 
-        if not ready.is_open(self._settings, call):
+        if not ready.is_open(self._settings, call) or (is_paused() and nans.is_on()):
             return None
         calls = self.__dict__.get("_ready_calls")
         if calls is None:

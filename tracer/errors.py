@@ -112,6 +112,10 @@ class FailedCheckError(TenferroError, AssertionError):
     """What ``tn.check`` was told to hold does not."""
 
 
+class NanError(TenferroError, FloatingPointError):
+    """A NaN is born under ``tn.debug.nans``."""
+
+
 class CheckError(TenferroError, AssertionError):
     """A stage produced something malformed: a bug in tenferro, never in the user's code."""
 
