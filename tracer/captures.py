@@ -111,7 +111,7 @@ class Captured:
         self.functions: dict[int, FunctionType] = {}  # by id: those that are followed
         # What no guard says, since it does not change while a process runs; another process may be told otherwise.
         self.foreign: list[tuple[Place, Any]] = []  # places of modules and classes of Python, NumPy and this package
-        self.doubts: list[str] = []  # what is taken as it is now
+        self.doubts: list[tuple[Place | None, str]] = []  # what is taken as it is now, and where
         self._name = name
         self._guards: dict[tuple[Any, ...], Guard] = {}
         self._again: list[tuple[Place, Any]] = []  # further places of an array that is known
@@ -194,7 +194,7 @@ class Captured:
         while self._waiting:
             current = self._waiting[0]
             if len(self.functions) >= MAX_FUNCTIONS:
-                self.doubts.append(f"it reaches more than {MAX_FUNCTIONS} functions")
+                self.doubts.append((None, f"it reaches more than {MAX_FUNCTIONS} functions"))
             elif id(current) not in self.functions:
                 self.functions[id(current)] = current
                 self.entered(current)
@@ -266,11 +266,11 @@ class Captured:
         generator = generator_of(value)
         if generator is not None:
             self._generators.append((place.text, generator, _generator_state(generator)))
-            self.doubts.append(f"{place.text} draws random numbers")
+            self.doubts.append((place, f"{place.text} draws random numbers"))
         if is_scalar(value):
             self.guard(place, "equals", value)
         elif type(value).__module__.startswith("tenferro.tracer."):
-            self.doubts.append(f"{place.text} is a {type(value).__qualname__}")  # the trace's own
+            self.doubts.append((place, f"{place.text} is a {type(value).__qualname__}"))  # the trace's own
         elif isinstance(value, np.ndarray) or is_tenferro_array(value):
             self._array(place, value)
         elif isinstance(value, _VALUES):
@@ -315,7 +315,7 @@ class Captured:
             self.guard(place, "length", (type(value), len(value)))
             items = list(enumerate(value))
         if depth >= MAX_DEPTH:
-            self.doubts.append(f"{place.text} is nested deeply")
+            self.doubts.append((place, f"{place.text} is nested deeply"))
             return
         numbers = [(k, v) for k, (_, v) in enumerate(items) if is_scalar(v)]
         if len(numbers) > MAX_NUMBERS:
@@ -417,7 +417,9 @@ class Captured:
             self._open(place, value, whose)
             self.opened(cls, False)
         else:
-            self.doubts.append(f"what {place.text}, a {cls.__module__}.{cls.__qualname__}, holds is not compared")
+            self.doubts.append(
+                (place, f"what {place.text}, a {cls.__module__}.{cls.__qualname__}, holds is not compared")
+            )
 
     def _open(self, place: Place, value: Any, whose: Whose) -> None:
         """Be told what is read of an object or a module; where that cannot be, everything in it is assumed."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from tenferro.tracer.attribute_hooks import lookup
 from tenferro.tracer.capture_guards import Guard
+from tenferro.tracer.code_names import codes_of
 from tenferro.tracer.named import behind, name_of, named
 from tenferro.tracer.places import Held, Place, Self, Step, is_jitted, plain_function, read
 from tenferro.tracer.stored import NotStored, Plain, Reader, Writer
@@ -35,6 +36,7 @@ class PlaceWriter:
         self._places: dict[int, tuple[Place, bool]] = {}  # of functions; whether a jitted one stands there
         self._members: dict[int, tuple[Place, str]] = {}  # of functions; the class that has them, and the name there
         self._writing: set[int] = set()
+        functions = tuple(functions)
         for guard in guards:
             if guard.relation == "is" and isinstance(guard.value, FunctionType):
                 self._places.setdefault(id(guard.value), (guard.place, False))
@@ -42,6 +44,32 @@ class PlaceWriter:
                 self._places.setdefault(id(guard.value.__wrapped__), (guard.place, True))
             elif guard.relation == "member" and (inner := behind(guard.value[1])) is not None:
                 self._members.setdefault(id(inner), (guard.place, guard.value[0]))
+        self._inside = self._made_inside(functions)
+
+    def is_inside(self, x: Place | None) -> bool:
+        """Whether it leads from a variable of a function that the trace itself has made: what stands there follows from
+        the code, and from what is assumed elsewhere."""
+        return x is not None and id(x.root) in self._inside
+
+    def _made_inside(self, functions: Sequence[FunctionType]) -> set[int]:
+        """The cells of functions that are found nowhere but inside the code of others."""
+        codes = {id(c) for f in functions for c in codes_of(f.__code__) if c is not f.__code__}
+        found: set[int] = set()
+        grown = True
+        while grown:
+            grown = False
+            for f in functions:
+                cells = {id(c) for c in f.__closure__ or ()} - found
+                if cells and id(f.__code__) in codes and self._is_unplaced(f, found):
+                    found |= cells
+                    grown = True
+        return found
+
+    def _is_unplaced(self, x: FunctionType, inside: set[int]) -> bool:
+        if x is self._function or x is self._plain or any(x is held for held in self._held) or name_of(x) is not None:
+            return False
+        known = self._places.get(id(x))
+        return id(x) not in self._members and (known is None or id(known[0].root) in inside)
 
     def place(self, x: Place) -> Plain:
         """NotStored for a place that no name leads to."""

@@ -15,6 +15,7 @@ import struct
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Callable, Sequence
 from enum import Enum
+from functools import cache
 from typing import Any, Literal as OneOf, TypeAlias
 
 import numpy as np
@@ -56,11 +57,14 @@ class DamagedError(ValueError):
     """What is read is not what ``Writer`` writes."""
 
 
+@cache
 def _rows() -> dict[str, Op]:
-    """The table of ops, which is loaded where programs are, not where their assumptions are looked at."""
+    """Ops by name, those that only mark values included. They are loaded where programs are, not where their
+    assumptions are looked at."""
     from tenferro.tracer.ops import OPS
+    from tenferro.tracer.transform import marks
 
-    return OPS
+    return OPS | {row.name: row for row in vars(marks).values() if isinstance(row, Op)}
 
 
 def _described(value: object) -> str:

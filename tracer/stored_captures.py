@@ -50,8 +50,9 @@ class CaptureWriter:
             if source.place is None:
                 raise NotStored("it reads an array that the trace made from outside ones")
             sources.append(self._places.place(source.place))
-        guards = [self._guard(g) for g in captures.guards]
-        return [guards, sources, [[self._places.place(p), self._foreign(v)] for p, v in foreign]]
+        inside = self._places.is_inside
+        guards = [self._guard(g) for g in captures.guards if not inside(g.place)]
+        return [guards, sources, [[self._places.place(p), self._foreign(v)] for p, v in foreign if not inside(p)]]
 
     def _foreign(self, value: Any) -> Plain:
         self._rests_on.value(value)

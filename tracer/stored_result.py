@@ -42,7 +42,7 @@ class Outside:
     owner: Ownership
     functions: tuple[FunctionType, ...]
     foreign: tuple[tuple[Place, Any], ...]
-    doubts: tuple[str, ...]
+    doubts: tuple[tuple[Place | None, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +57,13 @@ def written(
     function: Callable[..., Any], call: BoundCall, result: TraceResult, captures: Captures, outside: Outside
 ) -> Texts:
     """The trace of a function for a call. NotStored says why another process could not use it."""
-    if outside.doubts:
-        raise NotStored(outside.doubts[0])
     rests_on = Dependencies(outside.owner)
     rests_on.functions(outside.functions)
     writer = Writer()
     places = PlaceWriter(writer, function, outside.functions, captures.guards)
+    for place, doubt in outside.doubts:
+        if not places.is_inside(place):
+            raise NotStored(doubt)
     read = CaptureWriter(writer, places, rests_on).captures(captures, outside.foreign)
     _check_classes(call, result, outside, rests_on)
     assumed = {

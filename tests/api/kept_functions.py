@@ -224,6 +224,19 @@ def f(w, x):
     return w - 0.1 * g, value, tn.vmap(lambda r: r / np.sqrt((r * r).sum()))(x)
 calls = [(np.arange(3.0), np.arange(12.0).reshape(4, 3) + 1)]
 """,
+    "functions_made_inside": """
+scale = 3.0
+def loss(w, x, k):
+    return ((x @ w) ** 2).sum() * k
+def f(w, x):
+    k = scale * 2
+    kinds = {"a": 1.0}
+    inner = lambda v: loss(v, x, k) + kinds["a"] * (v * v).sum()
+    def outer(v):
+        return inner(v) * 2
+    return tn.grad(outer)(w), tn.checkpoint(outer)(w), tn.lax.stop_gradient(w) * k
+calls = [(np.arange(3.0), np.arange(12.0).reshape(4, 3) + 1)]
+""",
     "loops": """
 def f(x):
     last, all = tn.lax.scan(lambda c, a: (c + a, c * 2), 0.0 * x[0], x)
@@ -291,6 +304,9 @@ CHANGES: dict[str, tuple[str, str, str]] = {
     ),
     "function_under_a_gradient": (
         "def loss(x):\n    return (x * x).sum()\ng = tn.grad(loss)\ndef f(x):\n    return g(x)\n", "x * x", "x * x * x"
+    ),
+    "number_in_a_function_made_inside": (
+        "k = 2.0\ndef f(x):\n    n = k + 1\n    return tn.grad(lambda v: (v * v).sum() * n)(x)\n", "k = 2.0", "k = 3.0"
     ),
     "gradient_itself": ("def loss(x):\n    return (x * x).sum()\nf = tn.grad(loss)\n", "x * x", "x * x * x"),
     "settings_of_lanes": (
