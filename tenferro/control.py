@@ -36,12 +36,15 @@ def _run(function: Function, args: tuple[Any, ...], name: str) -> Any:
 
 
 def scan(
-    f: Function, init: Any, xs: Any = None, length: int | None = None, reverse: bool = False, unroll: int | bool = 1
-) -> tuple[Any, Any]:
+    f: Function, init: Any, xs: Any = None, length: int | None = None, reverse: bool = False, unroll: int | bool = 1,
+    progress: str | bool | None = None,
+) -> tuple[Any, Any]:  # fmt: skip
     """Carry a value along an axis: ``carry, y = f(carry, x)`` for every ``x`` along the leading axes of ``xs``.
 
     init: the first carry, a pytree whose shapes and dtypes stay. xs: a pytree of arrays with one leading size, or None
     with ``length``. reverse: from the last to the first. unroll: how many turns are written out in one (a hint).
+    progress: show a bar of this name (True for ``"scan"``) while it runs, moved at most a hundred times; tqdm's where
+    that is installed, else a line on stderr; results are the same, and each number of turns is a program.
     Returns the last carry, and the ``y`` of all turns stacked.
 
     ShapeError where the carry changes its type, or the sizes of ``xs`` differ."""
@@ -49,7 +52,13 @@ def scan(
 
     def run(init: Any, xs: Any, length: Any) -> Any:
         trace = running_trace("scan")
-        return traced.scan(trace, f, init, xs, None if length is None else _extent(length, "length"), reverse)
+        turns = None if length is None else _extent(length, "length")
+        if progress:
+            from tenferro import progress as bars
+
+            name = "scan" if progress is True else str(progress)
+            return bars.scan(trace, f, init, xs, turns, reverse, name)
+        return traced.scan(trace, f, init, xs, turns, reverse)
 
     return _run(run, (init, xs, length), "scan")  # type: ignore[no-any-return]
 

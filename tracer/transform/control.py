@@ -69,6 +69,11 @@ def scan(
     return last, ys.close([fresh(trace, y, scalar=False) for y in made[count:]])
 
 
+def turns(trace: Trace, xs: Any, length: Extent | None, name: str) -> Extent:
+    """How many turns a scan of these arrays has."""
+    return _length(trace, results_of(trace, xs, f"{name}: xs"), length, name)
+
+
 def while_loop(trace: Trace, condition: Function, body: Function, init: Any, name: str = "while_loop") -> Any:
     """The carry when ``condition(carry)`` no longer holds; ``body(carry) → carry``."""
     initial = results_of(trace, init, f"{name}: init")
