@@ -177,7 +177,7 @@ def execute(prepared: Prepared, engines: Sequence[Engine], inputs: Sequence[Any]
     failures: list[BaseException] = []
     try:
         run.admit(inputs)
-        if prepared.schedule.is_sequential and all(e.runs_on_caller for e in engines):
+        if all(e.runs_on_caller for e in engines) and (prepared.schedule.is_sequential or _calls_host(prepared)):
             _one_by_one(run, failures)
         else:
             _carry_out(run, failures)
@@ -188,6 +188,11 @@ def execute(prepared: Prepared, engines: Sequence[Engine], inputs: Sequence[Any]
     finally:
         failures.clear()  # they hold frames that hold this list: arrays would live until the collector comes
         run.values.clear()
+
+
+def _calls_host(prepared: Prepared) -> bool:
+    """Whether functions of the user's take part, which are called on the caller's thread."""
+    return any(i.op.calls_host(i.params) for i in prepared.exec_program.instructions)
 
 
 def _one_by_one(run: _Run, failures: list[BaseException]) -> None:

@@ -193,6 +193,29 @@ def test_callbacks_run_on_the_callers_thread():
     assert threads == {threading.get_ident()}
 
 
+def test_on_several_engines_too():
+    threads: set[int] = set()
+    order: list[float] = []
+
+    def note(k: Any, v: Any) -> None:
+        threads.add(threading.get_ident())
+        order.append(float(k))
+
+    tn.cpu_engines(2)
+
+    @tn.jit(engines=["cpu:0", "cpu:1"])
+    def f(x: Any) -> Any:
+        for k in range(4):
+            with tn.on(f"cpu:{k % 2}"):
+                tn.debug.callback(note, k, np.sin(x + k).sum())
+        with tn.on("cpu:1"):
+            return np.cos(x)
+
+    np.testing.assert_allclose(f(x3), np.cos(x3))
+    assert order == [0.0, 1.0, 2.0, 3.0]
+    assert threads == {threading.get_ident()}
+
+
 def test_numpys_warnings_are_on_inside():
     @tn.jit
     def f(x: Any) -> Any:
