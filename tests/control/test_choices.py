@@ -167,3 +167,21 @@ def test_lanes_choose_at_every_turn() -> None:
     slopes = tn.jit(tn.grad(lambda c: mapped(c, xs)[1].sum()))(lanes)
     alone = [tn.jit(tn.grad(lambda c: f(c, xs)[1].sum()))(c) for c in lanes]
     np.testing.assert_allclose(slopes, alone, rtol=1e-12)
+
+
+def test_lanes_of_lanes_choose() -> None:
+    """Loops and singular matrices of a side that a lane did not choose are not met, whatever number of lanes chose."""
+
+    def f(x: Any) -> Any:
+        def doubled(x: Any) -> Any:
+            return tn.lax.while_loop(lambda s: s.sum() < 10, lambda s: s * 2, x)
+
+        return tn.lax.cond(x.sum() > 0, doubled, lambda x: np.linalg.solve(np.diag(x), x), x)
+
+    lanes = np.random.default_rng(0).normal(size=(4, 5, 3))
+    lanes[0, 0] = [0.0, 1.0, 2.0]  # whose matrix is singular
+    expected = np.stack([[tn.jit(f)(x) for x in row] for row in lanes])
+    np.testing.assert_array_equal(tn.jit(tn.vmap(tn.vmap(f)))(lanes), expected)
+    slopes = tn.jit(tn.grad(lambda x: tn.vmap(tn.vmap(f))(x).sum()))(lanes)
+    alone = np.stack([[tn.jit(tn.grad(lambda x: f(x).sum()))(x) for x in row] for row in lanes])
+    np.testing.assert_allclose(slopes, alone, rtol=1e-12)

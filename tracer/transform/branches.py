@@ -8,7 +8,7 @@ from tenferro.tracer import build
 from tenferro.tracer.bodies import Body, Closing, inline
 from tenferro.tracer.derivation import Derivation
 from tenferro.tracer.dims import Extent
-from tenferro.tracer.op import Indexed, Pointwise, Tangents, View
+from tenferro.tracer.op import Contraction, Indexed, Pointwise, Reduction, Tangents, Update, View
 from tenferro.tracer.ops import control
 from tenferro.tracer.ops.host import TRUTH
 from tenferro.tracer.program import ArrayType, Operand, Operation, Value
@@ -172,9 +172,15 @@ def batch_cond(b: Derivation, operation: Operation, batched: Sequence[bool], siz
         return batch_by_lane(b, operation, batched, size)
     last = len(operation.params["branches"]) - 1
     chosen = b.minimum(b.maximum(index, b.number(0, b.int64)), b.number(last, b.int64))
-    if all(_is_cheap(body) for body in operation.params["branches"]):
+    branches = operation.params["branches"]
+    if all(_is_cheap(body) for body in branches):
         return _selected(b, operation, chosen, rest, batched[1:], size)
-    return _partitioned(b, operation, chosen, rest, batched[1:], size)
+    if not b.trace.axes:
+        return _partitioned(b, operation, chosen, rest, batched[1:], size)
+    # Lanes of a mapping around will choose as well: how many chose what is then another number in each.
+    if all(map(_is_harmless, branches)):
+        return _selected(b, operation, chosen, rest, batched[1:], size)
+    return batch_by_lane(b, operation, batched, size)
 
 
 def _same_choice(
@@ -199,14 +205,22 @@ MAX_CHEAP = 200
 
 
 def _is_cheap(body: Body) -> bool:
-    cost = 0
+    forms = [o.op.form for o in body.program.operations]
+    cost = sum(form.cost for form in forms if isinstance(form, Pointwise))
+    return cost <= MAX_CHEAP and _is_harmless(body) and not any(isinstance(f, Reduction | Contraction) for f in forms)
+
+
+def _is_harmless(body: Body) -> bool:
+    """Whether it can be run for lanes that did not choose it: it raises nothing and comes to an end."""
     for operation in body.program.operations:
-        form = operation.op.form
-        if isinstance(form, Pointwise) and form.check is None:
-            cost += form.cost
-        elif not isinstance(form, View) and not (isinstance(form, Indexed) and form.kind != "gather"):
-            return False
-    return cost <= MAX_CHEAP
+        match operation.op.form:
+            case Pointwise(check=None) | View() | Reduction() | Contraction() | Update():
+                pass
+            case Indexed(kind=kind) if kind != "gather":
+                pass
+            case _:
+                return False
+    return True
 
 
 def _selected(
