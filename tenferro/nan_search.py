@@ -11,12 +11,24 @@ from tenferro.engines.engine import RunResult
 from tenferro.engines.reference import ReferenceExecutable, _Frame
 from tenferro.lowering.exec_program import ExecProgram, Instruction, Slot, Source
 from tenferro.lowering.stage import stage
-from tenferro.nans import GIVEN, Birth
 from tenferro.tracer.bodies import Body
+from tenferro.tracer.lines import SourceLine
 from tenferro.tracer.op import Control, Pointwise
 from tenferro.tracer.ops import pointwise
+from tenferro.tracer.records import dataclass
 
 Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Birth:
+    """What gave the first NaN; ``text`` is empty for one that came in with the arguments."""
+
+    text: str
+    line: SourceLine | None
+
+
+GIVEN = Birth("", None)
 
 
 def has_nan(x: Any) -> bool:

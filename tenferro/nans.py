@@ -17,8 +17,7 @@ import numpy as np
 
 from tenferro.tracer import switches
 from tenferro.tracer.errors import NanError
-from tenferro.tracer.lines import SourceLine, at, user_line
-from tenferro.tracer.records import dataclass
+from tenferro.tracer.lines import at, user_line
 
 if TYPE_CHECKING:
     from tenferro.compiled import Compiled
@@ -51,21 +50,10 @@ def is_on() -> bool:
     return _on.get()
 
 
-@dataclass(frozen=True, slots=True)
-class Birth:
-    """What gave the first NaN; ``text`` is empty for one that came in with the arguments."""
-
-    text: str
-    line: SourceLine | None
-
-
-GIVEN = Birth("", None)
-
-
 def run(compiled: Compiled, inputs: Sequence[Any]) -> RunResult:
     """A call's results. NanError where one has a NaN that was born in it."""
     from tenferro.lowering.stage import stage
-    from tenferro.nan_search import NanExecutable
+    from tenferro.nan_search import GIVEN, NanExecutable
 
     program = _staged.get(compiled)
     if program is None:

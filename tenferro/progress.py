@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, Protocol
 
 import numpy as np
@@ -61,10 +62,9 @@ class Line:
 
 def _bar(name: str, total: int) -> Bar:
     try:
-        from tqdm.auto import tqdm  # type: ignore[import-untyped, unused-ignore]
+        made: Bar = import_module("tqdm.auto").tqdm(total=total, desc=name)
     except ImportError:
         return Line(name, total)
-    made: Bar = tqdm(total=total, desc=name)
     return made
 
 
