@@ -64,6 +64,7 @@ if _TYPE_CHECKING:
         psum as psum,
         psum_scatter as psum_scatter,
     )
+    from tenferro.custom_batching import custom_vmap as custom_vmap
     from tenferro.debug import check as check
     from tenferro.disabling import disable_jit as disable_jit
     from tenferro.forward_rules import custom_jvp as custom_jvp
@@ -118,7 +119,7 @@ _LATER = {
     "Mesh": "mesh", "PartitionSpec": "mesh", "P": "mesh", "shard_map": "sharding", "mpi_mesh": "mpi",
     "vmap": "batching", "cuda_engine": "gpus", "profile": "profiling", "BudgetError": "budget",
     "assert_budget": "budget", "disable_jit": "disabling", "io_callback": "callbacks", "pure_callback": "callbacks",
-    "check": "debug", **dict.fromkeys(_COLLECTIVES, "collectives"),
+    "check": "debug", "custom_vmap": "custom_batching", **dict.fromkeys(_COLLECTIVES, "collectives"),
     **{name: module for module, names in _DERIVATIVES.items() for name in names},
 }  # fmt: skip
 """Name → the module that has it."""

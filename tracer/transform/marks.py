@@ -1,9 +1,9 @@
 """Marks: operations that tell transformations something and compute nothing; programs are finished without them.
 
-``stop_gradient`` holds its operand constant, ``checkpoint_name`` gives it a name. ``custom_jvp`` and ``custom_vjp``
-stand behind what a function recorded: their operands are the function's arguments and then its results, which they
-pass on; derivatives follow their rule instead of the operations before them. ``custom_vjp_linear`` stands on tapes
-for what such a rule does with tangents: it can be transposed but not computed.
+``stop_gradient`` holds its operand constant, ``checkpoint_name`` gives it a name. ``custom_jvp``, ``custom_vjp`` and
+``custom_vmap`` stand behind what a function recorded: their operands are the function's arguments and then its results,
+which they pass on; derivatives, or lanes, follow their rule instead of the operations before them.
+``custom_vjp_linear`` stands on tapes for what such a rule does with tangents: it can be transposed but not computed.
 
 ``checkpoint`` runs a body once (``tenferro.tracer.transform.checkpoints``); the program has the body's operations in
 its place, behind a ``barrier`` where they compute again what was computed before: no pass merges them over it.
@@ -59,6 +59,19 @@ def _rule_batch(b: Derivation, operation: Operation, has_lanes: Sequence[bool], 
     ]  # fmt: skip
     laned = rule.for_lanes(b, operation, has_lanes[:count], size)
     return b.emit(operation.op, [*operation.inputs[:count], *results], rule=laned)
+
+
+def _lanes_by_rule(
+    b: Derivation, operation: Operation, has_lanes: Sequence[bool], size: Extent
+) -> Sequence[Operand]:  # fmt: skip
+    found: Sequence[Operand] = operation.params["rule"].batch(b, operation, has_lanes, size)
+    return found
+
+
+def _results_transpose(
+    b: Derivation, operation: Operation, cotangents: Tangents, is_linear: Sequence[bool]
+) -> Tangents:  # fmt: skip
+    return (*(None for _ in range(operation.params["rule"].count)), *cotangents)
 
 
 def _each(b: Derivation, operation: Operation, has_lanes: Sequence[bool], size: Extent) -> Sequence[Operand]:
@@ -140,6 +153,7 @@ checkpoint_name = Op(
 )  # fmt: skip
 custom_jvp = Op("custom_jvp", _MARK, _results, _passed, _rule_jvp, _PASSES, _rule_batch)
 custom_vjp = Op("custom_vjp", _MARK, _results, _passed, _rule_jvp, _PASSES, _rule_batch)
+custom_vmap = Op("custom_vmap", _MARK, _results, _passed, _rule_jvp, _results_transpose, _lanes_by_rule)
 barrier = Op(
     "barrier", _MARK, _same, lambda *xs: xs, Absent("it is made when a program is finished"),
     Absent("it is made when a program is finished"), Absent("it is made when a program is finished"),
@@ -153,7 +167,7 @@ custom_vjp_linear = Op(
 )  # fmt: skip
 
 _ONE = frozenset({stop_gradient, checkpoint_name})
-_BEHIND = frozenset({custom_jvp, custom_vjp})
+_BEHIND = frozenset({custom_jvp, custom_vjp, custom_vmap})
 MARKS = _ONE | _BEHIND | {custom_vjp_linear, checkpoint}
 PLAIN = _ONE
 """Those that say all that there is to them."""
