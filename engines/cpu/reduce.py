@@ -97,17 +97,21 @@ class Accumulator:
         identity = identity_of(self.kind, self.dtype)
         return identity.imag if position else identity.real
 
-    def step(self, accs: Sequence[str], value: Value, active: str) -> list[str]:
-        """The carried values after one vector; ``active`` masks its lanes."""
+    def step(self, accs: Sequence[str], value: Value, active: str | None) -> list[str]:
+        """The carried values after one vector; ``active`` masks its lanes, None: all are."""
         b = self.builder
         if has_identity(self.kind):
             return self._fold(accs, [value.re, value.im] if isinstance(value, Complex) else [value], active)
         if self.is_keyed:
             held, key = [Vec(a, key_dtype(self.dtype)) for a in accs], key_of(b, value)
             after = ends(b, self.kind, held, [key, key])
+            if active is None:
+                return [x.text for x in after]
             return [b.select(Vec(active, BOOL), x, y).text for x, y in zip(after, held, strict=True)]
-        identity = scalar.constant(b, identity_of(self.kind, self.dtype), self.dtype)
-        combined = _extreme(b, self.kind, self._value(accs), scalar.where(b, Vec(active, BOOL), value, identity))
+        if active is not None:
+            identity = scalar.constant(b, identity_of(self.kind, self.dtype), self.dtype)
+            value = scalar.where(b, Vec(active, BOOL), value, identity)
+        combined = _extreme(b, self.kind, self._value(accs), value)
         return [combined.re.text, combined.im.text] if isinstance(combined, Complex) else [combined.text]
 
     def _value(self, accs: Sequence[str]) -> Value:
@@ -116,13 +120,16 @@ class Accumulator:
             return Complex(Vec(accs[0], part), Vec(accs[1], part))
         return Vec(accs[0], self.dtype)
 
-    def _fold(self, accs: Sequence[str], values: Sequence[Vec], active: str) -> list[str]:
+    def _fold(self, accs: Sequence[str], values: Sequence[Vec], active: str | None) -> list[str]:
         """A vector into as many lanes as the tree has, one such piece after another."""
         b, (part, width) = self.builder, self.parts[0]
         # What changes nothing, whatever the lane holds.
         neutral = [1, 0] if self.kind == "product" else [-0.0 if part.kind == "f" else 0] * 2
         held = [Vec(a, part) for a in accs]
-        masked = [b.select(Vec(active, BOOL), v, b.const(n, part)) for v, n in zip(values, neutral, strict=False)]
+        masked = list(values)
+        if active is not None:
+            mask = Vec(active, BOOL)
+            masked = [b.select(mask, v, b.const(n, part)) for v, n in zip(values, neutral, strict=False)]
         if width == b.lanes:
             return [v.text for v in combine(b, self.kind, self.dtype, held, masked)]
         element, narrow = elements.memory_type(part), CodeBuilder(b.module, width, False, self.code)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,7 +23,7 @@ from tenferro.engines.cpu.elements import Value
 from tenferro.engines.cpu.extremes import place_of
 from tenferro.engines.cpu.pack import copy_function
 from tenferro.engines.cpu.params import LENGTH
-from tenferro.engines.cpu.phases import arguments
+from tenferro.engines.cpu.phases import arguments, cost
 from tenferro.engines.cpu.reduce import Accumulator, store_word
 from tenferro.engines.cpu.vector_builder import Vec
 from tenferro.lowering.region import Apply, Gather, Load, Reduce, Uniform
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from tenferro.engines.cpu.rows import RowKernel
 
 F64 = np.dtype(np.float64)
+PEELED = 24
+"""Native operations of a turn up to which whole vectors have a loop of their own, without masks and tests for the last
+one: of a maximum they are half of the work."""
 FEW_STREAMS, AHEAD = 16, 1024
 """Arrays read at a time up to which the processor's own prefetchers keep up, and bytes to ask for ahead of more."""
 
@@ -195,14 +199,14 @@ class PassFunction:
         writes = {*self.one.stores, *self.one.saves.values()} if stores else set()
         used = self._used_streams(nodes, writes)
 
-        def turn(i: str, accs: list[str]) -> list[str]:
+        def turn(i: str, accs: list[str], is_whole: bool = False) -> list[str]:
             left = code.sub(length, i)
             if centres is not None:
                 self._ask_ahead(i, used, self.kernel.chunk(self.p))
             elif sum(used.values()) > FEW_STREAMS:
                 self._ask_ahead(i, {a: True for a, is_read in used.items() if is_read}, AHEAD // self._narrowest(used))
-            places = self._places(i, left, used)
-            active = elements.lanes_below(code, left, lanes) if self.kernel.masked else None
+            places = self._straight(i, used) if is_whole else self._places(i, left, used)
+            active = elements.lanes_below(code, left, lanes) if self.kernel.masked and not is_whole else None
             values = self._values(nodes, places, self._position(i, active))
             if stores:
                 self._store_all(values, places)
@@ -214,11 +218,18 @@ class PassFunction:
                 if centres is not None:
                     deviation = self.builder.sub(value, centres[r])
                     value = self.builder.mul(deviation, deviation)
-                result += a.step(held, value, active or "")
-            self._copy_out(i, left, writes)
+                result += a.step(held, value, active)
+            if not is_whole:
+                self._copy_out(i, left, writes)
             return result
 
-        after = code.loop(0, length, lanes, flat, turn)
+        if accumulators and sum(cost(self.region.nodes[k]) for k in nodes) <= PEELED:
+            whole = code.emit(f"and i64 {length}, {-lanes}")
+            after = code.loop(0, whole, lanes, flat, partial(turn, is_whole=True))
+            flat = [(kind, value) for (kind, _), value in zip(flat, after, strict=True)]
+            after = code.loop(whole, length, lanes, flat, turn)
+        else:
+            after = code.loop(0, length, lanes, flat, turn)
         finals: dict[int, list[str]] = {}
         for r, group in carried.items():
             finals[r], after = after[: len(group)], after[len(group) :]
@@ -256,7 +267,7 @@ class PassFunction:
     def _places(self, i: str, left: str, used: Mapping[int, bool]) -> dict[int, str]:
         """The address of this turn's vector in every stream; on the last turn, padded copies of what is left."""
         code, lanes = self.code, self.kernel.lanes
-        straight = {a: code.at(self.streams[a].base, code.mul(i, self.streams[a].itemsize)) for a in used}
+        straight = self._straight(i, used)
         padded = [a for a in used if self.streams[a].pad is not None]
         if not padded:
             return straight
@@ -272,6 +283,11 @@ class PassFunction:
         for a in padded:
             straight[a] = code.emit(f"phi ptr [ {straight[a]}, %{before} ], [ {self.streams[a].pad}, %{tail} ]")
         return straight
+
+    def _straight(self, i: str, used: Mapping[int, bool]) -> dict[int, str]:
+        """The address of a whole vector in every stream."""
+        code = self.code
+        return {a: code.at(self.streams[a].base, code.mul(i, self.streams[a].itemsize)) for a in used}
 
     def _fill_pad(self, stream: Stream, source: str, left: str) -> None:
         self._intrinsics()
