@@ -35,13 +35,10 @@ if TYPE_CHECKING:
     from tenferro.lowered import Lowered
     from tenferro.lowering.plan import Plan
 
-FEW_LAYOUTS = 3
+FEW_LAYOUTS, FEW_TRIES, MORE_LAYOUTS = 3, 6, 1000
 """Layouts that are met before calls of any sizes are learnt: as many as a script with a set for training and one for
-testing has, and one more."""
-MOST_SIZED = 6
-"""Ranges of sizes, each bound in its own way, that are learnt."""
-LAYOUTS_AFTER_FAILURE = 1000
-"""Layouts that are met before the next try where the last one gave nothing."""
+testing has, and one more. Ranges of sizes that are bound each in its own way are learnt one by one; after so many, and
+after a try that gave nothing, more layouts have to be met before the next."""
 Wrap = Callable[[AnyArray, Engine, bool], Any]
 Kind = OneOf["array", "scalar", "number"]
 
@@ -116,6 +113,7 @@ class Compiled:
         self.used = 0
         self.layouts = 0  # that were met since calls of any sizes were learnt last
         self.sized: list[Entry] = []  # entries for calls of any sizes
+        self._tries = 0
         self.number = 0  # of the trace that made it
         self.guard: Predicate = compile_guards(program.guards)
         self.has_late = not captures.is_empty or bool(traced.constants)
@@ -190,15 +188,15 @@ class Compiled:
 
     def is_due_for_sizes(self) -> bool:
         """Whether to try for native calls of any sizes, at a call of a layout that was not met before: at the third
-        since the last such try, a few times, and when those of an entry are used up."""
+        since the last such try, and when those of an entry are used up."""
         self.layouts += 1
-        is_new = self.layouts >= FEW_LAYOUTS and len(self.sized) < MOST_SIZED
-        return is_new or any(entry.is_spent for entry in self.sized)
+        return self.layouts >= FEW_LAYOUTS or any(entry.is_spent for entry in self.sized)
 
-    def tried_sizes(self, entry: Entry | None, spent: Sequence[Entry]) -> None:
-        """Such a try gave this entry, or none, in place of those that were used up."""
-        self.sized = [e for e in self.sized if e not in spent] + ([] if entry is None else [entry])
-        self.layouts = FEW_LAYOUTS - LAYOUTS_AFTER_FAILURE if entry is None else 0
+    def tried_sizes(self, entry: Entry | None, kept: list[Entry]) -> None:
+        """Such a try gave this entry, or none, beside those that are kept."""
+        self._tries += 1
+        self.sized = kept if entry is None else [*kept, entry]
+        self.layouts = 0 if entry is not None and self._tries <= FEW_TRIES else FEW_LAYOUTS - MORE_LAYOUTS
 
     def constants(self) -> list[Any]:
         """For each input behind the arguments the array that the trace itself made; None for a captured one."""

@@ -240,7 +240,8 @@ class JitFunction(NativeCallable):
         for entry in spent:
             known.drop(entry)
         served = self._served(compiled, args, kwargs, inputs, wrapped, has_receiver)
-        compiled.tried_sizes(known.learn_sizes(served, bool(spent)), spent)
+        kept = [entry for entry in compiled.sized if entry not in spent and known.has(entry)]
+        compiled.tried_sizes(known.learn_sizes(served, bool(spent)), kept)
 
     def _entries(self, compiled: Compiled) -> Shortcuts | None:
         """The entries of this function; None where none can be of the program."""

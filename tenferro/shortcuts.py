@@ -89,6 +89,10 @@ class Shortcuts:
         self._known = []
         self._state.clear()
 
+    def has(self, entry: Entry) -> bool:
+        """Whether calls like one are served."""
+        return self._state.has(entry)
+
     def drop(self, entry: Entry) -> None:
         """Forget calls like one."""
         self._known = [known for known in self._known if known[0] is not entry]

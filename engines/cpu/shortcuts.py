@@ -51,6 +51,10 @@ class State:
             is_same = int(self._words[n.EPOCH // 8]) == epoch
             self._write([entry, *(self._entries[: n.MAX_ENTRIES - 1] if is_same else [])], epoch)
 
+    def has(self, entry: Entry) -> bool:
+        """Whether such calls are served."""
+        return entry in self._entries
+
     def drop(self, entry: Entry) -> None:
         """Serve such calls no longer."""
         with _writing.lock:
