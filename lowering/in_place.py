@@ -15,7 +15,7 @@ from tenferro.lowering.lifetimes import memory_root
 from tenferro.lowering.plan import AdoptStep, CallStep, RegionStep, Step
 from tenferro.lowering.references import References
 from tenferro.lowering.region import Gather, Load, Region, Store, arguments
-from tenferro.tracer.op import Extension
+from tenferro.tracer.op import Extension, Host
 
 
 def in_place(references: References, steps: Sequence[Step], frees: Sequence[Sequence[int]]) -> list[Step]:
@@ -75,5 +75,7 @@ def _needed(region: Region, node: int) -> set[int]:
 
 def shown(references: References, steps: Sequence[Step]) -> set[int]:
     """The memory that an executor gets to see: it may keep it."""
-    calls = [s.instruction for s in steps if isinstance(s, CallStep) and isinstance(s.instruction.op.form, Extension)]
+    calls = [
+        s.instruction for s in steps if isinstance(s, CallStep) and isinstance(s.instruction.op.form, Extension | Host)
+    ]
     return {memory_root(references, s.index) for i in calls for s in (*i.inputs, *i.outputs) if isinstance(s, Slot)}

@@ -33,7 +33,7 @@ def callback(callback: Function, *args: Any, ordered: bool = True, **kwargs: Any
     what it returns is dropped.
 
     Calls keep the program's order, which ``ordered=False`` does not ask for. Under ``vmap`` there is one for each lane,
-    in order; derivatives call nothing again, but a function under ``tn.checkpoint`` that runs a loop does."""
+    in order; derivatives, and what ``tn.checkpoint`` computes again, call nothing again."""
     del ordered
     if not callable(callback):
         raise TypeError(f"debug.callback: a {type(callback).__name__}; a function is needed{at(user_line())}")

@@ -188,6 +188,37 @@ class _Closed:
         return substitute(canonical, lambda s: self._leaves[s])
 
 
+def silenced(operation: Operation) -> Operation:
+    """The operation without what its bodies hold for its effect alone."""
+    if not operation.op.is_ordered(operation.params):
+        return operation
+    return replace(operation, params=Params(**{k: _silenced(v) for k, v in operation.params.items()}))
+
+
+def _silenced(param: Any) -> Any:
+    if type(param) is tuple:
+        return tuple([_silenced(p) for p in param])
+    return Body(_without_silent(param.program)) if type(param) is Body and param.is_ordered else param
+
+
+def _without_silent(program: SemanticProgram) -> SemanticProgram:
+    """Its operations, numbered anew; all of them where sizes are known by the numbers."""
+    if any(o.op.measures(o.params) for o in program.operations):
+        return program
+    values = {i.value.id: i.value for i in program.inputs}
+    following, kept = len(program.inputs), []
+    for operation in program.operations:
+        if operation.op.is_silent:
+            continue
+        outputs = tuple([Value(following + k, v.type) for k, v in enumerate(operation.outputs)])
+        following += len(outputs)
+        inputs = tuple([values[x.id] if isinstance(x, Value) else x for x in operation.inputs])
+        values.update((v.id, new) for v, new in zip(operation.outputs, outputs, strict=True))
+        kept.append(replace(silenced(operation), inputs=inputs, outputs=outputs))
+    ends = tuple([values[x.id] if isinstance(x, Value) else x for x in program.outputs])
+    return replace(program, operations=tuple(kept), outputs=ends)
+
+
 class Inlined:
     """Bodies recorded in a trace: operands in place of inputs, what each value has become by its id."""
 
@@ -201,9 +232,8 @@ class Inlined:
             if declared.kind == "int":
                 self._leaves[Leaf("int", declared.value.id)] = as_extent(operand)
         for number, operation in enumerate(body.program.operations):
-            if is_again and operation.op.is_silent:
-                continue
-            self._record(number, operation)
+            if not (is_again and operation.op.is_silent):
+                self._record(number, silenced(operation) if is_again else operation)
         self.outputs = [self._operand(o) for o in body.program.outputs]
 
     def _record(self, number: int, operation: Operation) -> None:

@@ -177,7 +177,7 @@ class Op:
         form = self.form
         if isinstance(form, Extension | Host):
             return form.ordered
-        return isinstance(form, Control) and any(body.is_ordered for body in bodies_in(params))
+        return isinstance(form, Control | Library) and any(body.is_ordered for body in bodies_in(params))
 
     @property
     def is_silent(self) -> bool:
@@ -188,7 +188,7 @@ class Op:
         """Whether an operation with these parameters calls functions of the user's, itself or in its bodies."""
         form = self.form
         return isinstance(form, Host) or (
-            isinstance(form, Control) and any(body.calls_host for body in bodies_in(params))
+            isinstance(form, Control | Library) and any(body.calls_host for body in bodies_in(params))
         )
 
     def measures(self, params: Mapping[str, Any]) -> tuple[tuple[int, int], ...]:

@@ -44,7 +44,7 @@ from tenferro.tracer import op
 from tenferro.tracer.dims import Leaf, evaluate_shape
 from tenferro.tracer.errors import LoweringError
 from tenferro.tracer.lines import SourceLine
-from tenferro.tracer.op import Extension
+from tenferro.tracer.op import Extension, Host
 from tenferro.tracer.ops import control
 from tenferro.tracer.program import ArrayType
 from tenferro.tracer.records import dataclass
@@ -457,7 +457,7 @@ class Binder:
         self.close_block()
         views = tuple([s for s in sources if isinstance(s, int) and s >= first])
         outputs = tuple(self.new_position() for _ in instruction.outputs)
-        if isinstance(instruction.op.form, Extension):
+        if isinstance(instruction.op.form, Extension | Host):
             self.shown.update(self.places[s.index].position for s in instruction.inputs if isinstance(s, Slot))
             self.shown.update(outputs)
         dynamic = instruction.op.measures(instruction.params)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from tenferro.tracer.bodies import Body, Closing, inline
+from tenferro.tracer.bodies import Body, Closing, inline, silenced
 from tenferro.tracer.derivation import Derivation
 from tenferro.tracer.dims import Extent, is_runtime
 from tenferro.tracer.errors import ShapeError
@@ -183,12 +183,12 @@ def _saved(recording: Recording, given: set[int], read: Sequence[Value], policy:
 def _computed_again(recording: Recording, read: Sequence[Value], saved: Sequence[Value]) -> list[Operation]:
     """The operations that give what the derivative needs, from what was saved."""
     if any(o.op.measures(o.params) for o in recording.operations):
-        return recording.operations
+        return [silenced(o) for o in recording.operations if not o.op.is_silent]
     held, needed = {s.id for s in saved}, {x.id for x in read}
     found = []
     for operation in reversed(recording.operations):
         if any(v.id in needed and v.id not in held for v in operation.outputs):
-            found.append(operation)
+            found.append(silenced(operation))
             needed.update(x.id for x in operation.inputs if isinstance(x, Value))
     return found[::-1]
 

@@ -77,6 +77,9 @@ def turns(trace: Trace, xs: Any, length: Extent | None, name: str) -> Extent:
 def while_loop(trace: Trace, condition: Function, body: Function, init: Any, name: str = "while_loop") -> Any:
     """The carry when ``condition(carry)`` no longer holds; ``body(carry) → carry``."""
     initial = results_of(trace, init, f"{name}: init")
+    if not initial.leaves:  # an operation is known by its first result
+        while_loop(trace, lambda s: condition(s[0]), lambda s: (body(s[0]), s[1]), (init, True), name)
+        return init
     types = [leaf.type for leaf in initial.leaves]
     while True:
         with taken_out(trace, name) as turn:
