@@ -112,6 +112,10 @@ def _call(
         return _at_once(callback, declared, args, kwargs, name)
     given = opened_arguments(trace, args, kwargs, name)
 
+    from tenferro.tracer.substitution import outside
+
+    callback = outside(callback)
+
     def run(*arrays: Any) -> list[Any]:
         positional, named = given.close(arrays)
         return declared.leaves_of(callback(*positional, **named), str(call))

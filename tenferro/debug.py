@@ -82,7 +82,11 @@ def _run(
     if trace is None:
         _at_once(name, function, args, kwargs, sees_lanes)
         return
+    from tenferro.tracer.substitution import outside
+
     given = opened_arguments(trace, args, kwargs, name)
+    if identity is function:
+        function = identity = outside(function)
 
     def run(*arrays: Any, **lane: Any) -> tuple[Any, ...]:
         positional, named = given.close(arrays)

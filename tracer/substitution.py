@@ -402,6 +402,45 @@ class Substitution:
         found.assigned |= stored & function.__globals__.keys() | (stored - set(function.__code__.co_freevars))
         return found
 
+    def outside(self, function: Any, known: dict[int, Any] | None = None) -> Any:
+        """A function that is called when the trace is over: it reads what stands outside, as it is then."""
+        known = {} if known is None else known
+        if id(function) in known:
+            return known[id(function)]
+        if type(function) is MethodType:
+            return MethodType(self.outside(function.__func__, known), function.__self__)
+        if type(function) is functools.partial:
+            args = [self._taken_back(a) for a in function.args]
+            keywords = {k: self._taken_back(v) for k, v in function.keywords.items()}
+            return functools.partial(self.outside(function.func, known), *args, **keywords)
+        if type(function) is not FunctionType or id(function) in self._copies:
+            return self._taken_back(function)
+        known[id(function)] = function  # one that calls itself
+        originals = {id(copy): original for original, copy in self._cells.values()}
+        closure = tuple([self._cell_outside(c, originals, known) for c in function.__closure__ or ()])
+        space = function.__globals__
+        space = space.original if isinstance(space, _Globals) else space
+        if space is function.__globals__ and all(
+            a is b for a, b in zip(closure, function.__closure__ or (), strict=True)
+        ):
+            return function
+        defaults = tuple(map(self._taken_back, function.__defaults__ or ())) or None
+        made = FunctionType(function.__code__, space, function.__name__, defaults, closure or None)
+        made.__kwdefaults__ = {k: self._taken_back(v) for k, v in (function.__kwdefaults__ or {}).items()} or None
+        made.__dict__.update(function.__dict__)
+        made.__module__, made.__qualname__, made.__doc__ = function.__module__, function.__qualname__, function.__doc__
+        known[id(function)] = made
+        return made
+
+    def _cell_outside(self, cell: CellType, originals: dict[int, CellType], known: dict[int, Any]) -> CellType:
+        if id(cell) in originals:
+            return originals[id(cell)]
+        for value in _contents(cell):
+            found = self.outside(value, known) if isinstance(value, FunctionType) else self._taken_back(value)
+            if found is not value:
+                return CellType(found)
+        return cell
+
     # -- the end -------------------------------------------------------------------------------------------------
 
     def end(self) -> None:
@@ -462,6 +501,12 @@ def substitute(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function to call where a jitted function is met inside a trace."""
     running = _current.get()
     return function if running is None else running.function(function)
+
+
+def outside(function: Any) -> Any:
+    """A function that a trace was given to be called later, as it stands outside of the trace."""
+    running = _current.get()
+    return function if running is None else running.outside(function)
 
 
 @contextmanager

@@ -477,3 +477,103 @@ def test_an_error_of_a_kernel_after_effects_does_not_repeat_them():
     with pytest.raises(IndexError):
         f(x3, np.array([7]))
     assert seen.taken() == [(0.0,), (1.0,), (2.0,)]
+
+
+@pytest.mark.parametrize("way", ["plain", "grad", "jit grad", "jvp", "hessian", "jacfwd"])
+def test_what_a_checkpoint_computes_again_calls_nothing_again(way: str):
+    """JAX calls again where it computes again; the calls here are those of the function."""
+    seen = Seen()
+
+    def f(x: Any) -> Any:
+        def body(c: Any, v: Any) -> Any:
+            def yes(c: Any) -> Any:
+                tn.debug.callback(seen, c)
+                return c * v
+
+            tn.debug.callback(seen, v)
+            return tn.lax.cond(v > 1, yes, lambda c: c, c), None
+
+        return np.sin(tn.lax.scan(tn.checkpoint(body), 1.0, x)[0])
+
+    ways: dict[str, Any] = {
+        "plain": f, "grad": tn.grad(f), "jit grad": tn.jit(tn.grad(f)), "jvp": lambda x: tn.jvp(f, (x,), (x,)),
+        "hessian": tn.hessian(f), "jacfwd": tn.jacfwd(f),
+    }  # fmt: skip
+    for function in (ways[way], tn.checkpoint(ways[way])):
+        function(np.array([0.5, 2.0, 3.0]))
+        assert seen.taken() == [(0.5,), (2.0,), (1.0,), (3.0,), (2.0,)]
+
+
+def test_a_checkpointed_loop_is_silent_when_it_is_computed_again():
+    seen = Seen()
+
+    def f(x: Any) -> Any:
+        return tn.lax.scan(lambda c, v: (tn.debug.callback(seen, v), (np.sin(c * v), None))[1], 1.0, x)[0]
+
+    point = np.array([0.5, 2.0])
+    wanted = tn.grad(f)(point)
+    assert seen.taken() == [(0.5,), (2.0,)]
+    for run in (tn.grad(tn.checkpoint(f)), tn.jit(tn.grad(tn.checkpoint(f))), tn.grad(tn.checkpoint(tn.checkpoint(f)))):
+        np.testing.assert_allclose(run(point), wanted)
+        assert seen.taken() == [(0.5,), (2.0,)]
+
+
+def test_arrays_that_a_callback_keeps_stay_as_they_were():
+    kept: list[Any] = []
+    copies: list[Any] = []
+
+    def keep(*xs: Any) -> None:
+        kept.extend(xs)
+        copies.extend(np.array(x) for x in xs)
+
+    def f(x: Any) -> Any:
+        y = x * 2.0
+        tn.debug.callback(keep, y, y[::2])
+        y[0] = 5.0
+        y += 1
+        tn.debug.callback(keep, y)
+        return tn.lax.scan(lambda c, v: (tn.debug.callback(keep, c), (c * v, None))[1], y, x)[0]
+
+    one, lanes = tn.jit(f), tn.jit(tn.vmap(f))
+    for k in range(4):
+        one(np.arange(3.0) + k)
+        lanes(np.arange(9.0).reshape(3, 3) + k)
+    assert all(np.array_equal(a, b) for a, b in zip(kept, copies, strict=True)) and len(kept) > 20
+
+
+def test_callbacks_read_what_stands_outside_as_it_is_when_they_run():
+    weights, log = np.ones(3), [np.zeros(3)]
+
+    @tn.jit
+    def f(x: Any) -> Any:
+        def helper(v: Any) -> Any:
+            log.append(v * weights)
+            return v * weights
+
+        def around(v: Any, scale: Any = weights) -> Any:
+            return helper(v) + 0 * scale
+
+        tn.debug.callback(lambda v: helper(v), x)
+        return tn.pure_callback(around, like(x), x) * weights
+
+    for k in range(3):
+        assert f(x3).tolist() == (x3 * weights**2).tolist()
+        assert len(log) == 1 + 2 * (k + 1) and log[-1].tolist() == (x3 * weights).tolist()
+        assert all(type(v) is np.ndarray for v in log)
+        weights *= 2
+
+
+def test_conditions_call_back_too_also_without_a_carry():
+    def count(x: Any) -> Any:
+        def goes_on(c: Any) -> Any:
+            return tn.io_callback(lambda v: np.bool_(v < 5), tn.ShapeDtypeStruct((), np.bool_), c)
+
+        return tn.lax.while_loop(goes_on, lambda c: c + 1, x)
+
+    assert count(0.0) == tn.jit(count)(0.0) == 5.0
+    assert tn.vmap(count)(np.array([0.0, 7.0])).tolist() == [5.0, 7.0]
+    assert tn.grad(count)(0.0) == 1.0
+    left = [True, True, False]
+    ask = lambda _: tn.io_callback(lambda: np.bool_(left.pop(0)), tn.ShapeDtypeStruct((), np.bool_))  # noqa: E731
+    assert tn.lax.while_loop(ask, lambda c: None, None) is None
+    assert left == []
