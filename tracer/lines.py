@@ -7,6 +7,7 @@ import sys
 import time
 from bisect import bisect_right
 from types import CodeType, FrameType
+from typing import Any
 
 from tenferro.tracer.records import dataclass
 
@@ -27,6 +28,8 @@ class SourceLine:
 
 
 _INTERNAL: dict[str, bool] = {}
+_PASSED: dict[int, dict[str, Any]] = {}
+"""Globals of modules that are not the user's, by identity: looked up ten times for each operation of a trace."""
 _STANDARD = os.path.dirname(os.__file__) + os.sep
 _LINES: dict[tuple[int, int], tuple[CodeType, SourceLine]] = {}
 _TABLES: dict[int, tuple[CodeType, list[int], list[int]]] = {}
@@ -66,13 +69,13 @@ def user_frame() -> FrameType | None:
     """The first frame whose module is neither tenferro nor NumPy (names hold in every install mode, paths do not), nor
     of the standard library."""
     frame: FrameType | None = sys._getframe(1)
-    known = _INTERNAL
+    passed = _PASSED
     while frame is not None:
-        # is_users, written out: each operation of a trace walks ten frames.
-        name = frame.f_globals.get("__name__") or ""
-        internal = known.get(name)
-        if not (_is_internal(name, frame.f_code.co_filename) if internal is None else internal):
-            return frame
+        space = frame.f_globals
+        if id(space) not in passed:
+            if is_users(frame):
+                return frame
+            passed[id(space)] = space  # holding it keeps its id unique
         frame = frame.f_back
     return None
 

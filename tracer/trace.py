@@ -206,8 +206,9 @@ class Trace:
             types = op.infer([i.type for i in inputs], params)
         except TenferroError as error:
             raise type(error)(f"{error}{at(line)}") from None
-        if any(type(i) is Tangent for i in inputs):
-            return self._taped(op, inputs, params, types)
+        for i in inputs:
+            if type(i) is Tangent:
+                return self._taped(op, inputs, params, types)
         if line is not None and not self.writing:
             self._count(line)
         if self.spread is not None:
@@ -232,7 +233,7 @@ class Trace:
         """Record an operation whose results have been typed, on an engine, with the line of the last ``emit``."""
         first = self._next
         self._next = first + len(types)
-        outputs = tuple(Value(first + k, t) for k, t in enumerate(types))
+        outputs = (Value(first, types[0]),) if len(types) == 1 else tuple(map(Value, range(first, self._next), types))
         self._makers += [len(self.operations)] * len(types)
         self.operations.append(Operation(op, inputs, params, outputs, self.line, place))
         return outputs

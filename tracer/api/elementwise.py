@@ -62,7 +62,7 @@ def _apply(
     casting: Any,
 ) -> Any:
     name = ufunc.__name__
-    resolved = resolve(ufunc, tuple(k for _, k in pairs), dtype, casting)
+    resolved = resolve(ufunc, tuple([k for _, k in pairs]), dtype, casting)
     operands = [converted(trace, x, d, name) for (x, _), d in zip(pairs, resolved, strict=False)]
     if len(operands) > 1:
         operands = broadcast_operands(trace, name, operands)

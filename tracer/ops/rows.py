@@ -19,7 +19,7 @@ NUMBERS, REALS, ALL, FLOATS = "iufc", "iuf", "biufc", "fc"
 
 def common_shape(name: str, types: Sequence[ArrayType]) -> ArrayType:
     """The type of the operand that gives the result its shape; all others have rank 0 or the same rank."""
-    if len(types) == 1 or (len(types) == 2 and types[0].shape is types[1].shape):
+    if len(types) == 1 or (len(types) == 2 and (types[0].shape is types[1].shape or not types[1].shape)):
         return types[0]
     widest = max(types, key=lambda t: t.rank)
     for t in types:
@@ -37,16 +37,17 @@ def infer_rule(name: str, kinds: str, result: Result) -> InferRule:
     """Operands of one dtype, of one of the kinds; its result has that dtype, bool, or the dtype of its parts."""
 
     def infer(types: Sequence[ArrayType], params: Params) -> tuple[ArrayType, ...]:
-        shape = common_shape(name, types).shape
-        dtype = types[0].dtype
-        if any(t.dtype != dtype for t in types):
-            raise DtypeError(f"{name}: operands of dtypes {[t.dtype.name for t in types]}; they must be equal here")
+        like = common_shape(name, types)
+        shape, dtype, weak = like.shape, types[0].dtype, True
+        for t in types:
+            if t.dtype is not dtype and t.dtype != dtype:
+                raise DtypeError(f"{name}: operands of dtypes {[t.dtype.name for t in types]}; they must be equal here")
+            weak = weak and t.weak
         if dtype.kind not in kinds:
             raise DtypeError(f"{name}: dtype {dtype.name}; no rule for it")
-        weak = all(t.weak for t in types)
         match result:
             case "same":
-                return (ArrayType(dtype, shape, weak),)
+                return (like if like.weak == weak else ArrayType(dtype, shape, weak),)
             case "bool":
                 return (ArrayType(BOOL, shape),)
             case "real":
