@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from types import CellType, FunctionType, MappingProxyType, MethodType, ModuleType, SimpleNamespace
+from types import BuiltinMethodType, CellType, FunctionType, MappingProxyType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
 
 from tenferro.tracer.attribute_hooks import Hooks, hooked, lookup, unhooked
@@ -409,6 +409,8 @@ class Substitution:
             return known[id(function)]
         if type(function) is MethodType:
             return MethodType(self.outside(function.__func__, known), function.__self__)
+        if type(function) is BuiltinMethodType and not isinstance(function.__self__, ModuleType | None):
+            return getattr(self._taken_back(function.__self__), function.__name__)  # the append of a list
         if type(function) is functools.partial:
             args = [self._taken_back(a) for a in function.args]
             keywords = {k: self._taken_back(v) for k, v in function.keywords.items()}

@@ -563,6 +563,19 @@ def test_callbacks_read_what_stands_outside_as_it_is_when_they_run():
         weights *= 2
 
 
+def test_methods_of_lists_are_those_of_the_list_outside():
+    log: list[Any] = []
+
+    @tn.jit
+    def f(x: Any) -> Any:
+        tn.debug.callback(log.append, x)
+        return x + 1
+
+    for k in range(3):
+        f(x3 + k)
+    assert [v.tolist() for v in log] == [(x3 + k).tolist() for k in range(3)]
+
+
 def test_conditions_call_back_too_also_without_a_carry():
     def count(x: Any) -> Any:
         def goes_on(c: Any) -> Any:
