@@ -157,7 +157,8 @@ class CpuExecutable(Executable):
         found = direct(bound, len(layouts))
         if found is None:
             return None
-        made = found.shortcut(self, self._share, -1)
+        # The plan too: its block holds the numbers that launches read by address.
+        made = found.shortcut((self, bound), self._share, -1)
         if bound.level == FAST and self._tier == "auto":
             seconds = max(hint(binder.seconds), 1e-6)
             made = replace(made, calls=max(1, int(TIER_FACTOR * self.compile_seconds / seconds)))

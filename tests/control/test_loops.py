@@ -221,6 +221,18 @@ def test_one_program_serves_every_length() -> None:
     assert len(f.explain().traces) == 1
 
 
+def test_numbers_of_a_loop_live_as_long_as_its_native_call() -> None:
+    """A number that begins a loop is read by address, also from calls of sizes that were never met."""
+    f = tn.jit(lambda x: tn.lax.scan(lambda c, v: (np.sin(c * v) + 0.25, None), 0.7, x)[0])
+    for k in range(400):
+        x = np.linspace(0.1, 2, 3 + k % 97)
+        found, expected = f(x), 0.7
+        others = [np.array(3.0 + i) for i in range(50 + k % 7)]  # take the place of numbers that are let go of
+        for v in x:
+            expected = np.sin(expected * v) + 0.25
+        assert float(found) == pytest.approx(float(expected), rel=1e-12), (k, len(others))
+
+
 @pytest.mark.parametrize("n", [0, 1])
 def test_few_turns(n: int) -> None:
     x = np.arange(1.0, 1.0 + n)
