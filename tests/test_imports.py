@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LAYERS = ("tracer", "lowering", "engines", "tenferro")  # from the bottom up
 OUTSIDE = {"tracer": {"numpy"}, "lowering": {"numpy"}, "engines": {"numpy", "llvmlite"}, "tenferro": {"numpy"}}
 LLVMLITE_FILE = "engines/cpu/toolchain.py"
+TQDM_FILE = "tenferro/progress.py"
 CUPY_FILE = "engines/cuda/cupy_device.py"
 MPI_FILE = "tenferro/mpi.py"
 HOOKS = {
@@ -92,6 +93,9 @@ def faults(text: str, module: str, is_package: bool, path: str) -> list[str]:
         elif top == "mpi4py":
             if path != MPI_FILE or not item.in_function:
                 found.append(f"{where}; only a function of {MPI_FILE} may, at the first mesh of ranks")
+        elif top == "tqdm":
+            if path != TQDM_FILE or not item.in_function:
+                found.append(f"{where}; only a function of {TQDM_FILE} may, when a bar is shown")
         elif top == "llvmlite":
             if path != LLVMLITE_FILE or not item.in_function:
                 found.append(f"{where}; only a function of {LLVMLITE_FILE} may, so that it loads at the first compile")
@@ -176,6 +180,8 @@ def test_a_circle_is_found():
         ("tracer/a.py", "import scipy.special", "from outside"),
         ("tenferro/a.py", "import tracer.dims", "second copy"),
         ("tenferro/mpi.py", "from mpi4py import MPI", "first mesh of ranks"),
+        ("tenferro/progress.py", "from tqdm.auto import tqdm", "a bar is shown"),
+        ("tenferro/control.py", "def f():\n    import tqdm", "a bar is shown"),
         ("engines/cpu/toolchain.py", "import llvmlite.binding", "first compile"),
         ("engines/cuda/cupy_device.py", "import cupy", "a GPU is asked for"),
         ("engines/cuda/engine.py", "def f():\n    import cupy", "a GPU is asked for"),
