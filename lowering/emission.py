@@ -181,7 +181,7 @@ class RegionBuilder:
     def _iota(self, instruction: Instruction, seen: Affine) -> int:
         m = seen.axes[instruction.params["axis"]]
         offset, step = m.index
-        if m.target == DROPPED:
+        if m.target == DROPPED or (m.window is None and (m.fixed or m.size == 1)):  # one number, wherever it stands
             return self.add(Uniform(Literal(offset, INT64) if isinstance(offset, int) else DimScalar(offset, INT64)))
         outer = bool(self.row_axes) and m.target not in self.row_axes
         return self.add(Iota(m.target, offset, step, outer))

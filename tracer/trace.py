@@ -267,6 +267,7 @@ class Trace:
         value = Value(self._next, type_)
         self._next += 1
         self._makers.append(-1)
+        self.is_cut = True  # a function that records nothing leaves a gap all the same
         return value
 
     def taken(self, start: int) -> list[Operation]:

@@ -31,6 +31,16 @@ def test_axes(axis: int, out: int) -> None:
         np.testing.assert_array_equal(f(X), expected)
 
 
+@pytest.mark.parametrize("out", [0, 1, -1])
+def test_functions_that_do_nothing(out: int) -> None:
+    for f in both(tn.vmap(lambda v: v, out_axes=out)):
+        np.testing.assert_array_equal(f(X), X if out == 0 else X.T)
+    for f in both(tn.vmap(lambda v: (v, v), out_axes=(out, 0))):
+        np.testing.assert_array_equal(f(X)[1], X)
+    for f in both(lambda x: tn.lax.map(lambda row: row, x)):
+        np.testing.assert_array_equal(f(X), X)
+
+
 def test_axes_are_prefixes_of_pytrees() -> None:
     def one(p: Any, s: Any, k: Any) -> Any:
         return {"a": p["w"] @ s, "b": (p["b"] + k, k)}

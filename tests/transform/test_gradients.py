@@ -388,3 +388,17 @@ def test_leaked_values_are_refused():
     tn.grad(lambda x: (kept.append(x), x)[1])(1.0)
     with pytest.raises(LeakError, match="used after the trace"):
         kept[0] + 1
+
+
+def test_second_derivatives_of_products_of_sums():
+    """One-hot numbers of a single lane beside a sum: what counts along an axis of size 1 is no axis of the sum."""
+    a, b = np.array([1.0, 2.0, 3.0, 4.0]), np.array([0.5, -1.0, 2.0])
+    h = tn.hessian(lambda a, b: np.sum(a**2) * np.sum(b), (0, 1))
+    for f in (h, tn.jit(h)):
+        (aa, ab), (ba, bb) = f(a, b)
+        np.testing.assert_allclose(aa, 2 * b.sum() * np.eye(4))
+        np.testing.assert_allclose(ab, np.outer(2 * a, np.ones(3)))
+        np.testing.assert_allclose(ba, ab.T)
+        np.testing.assert_allclose(bb, np.zeros((3, 3)))
+    ones = tn.jit(lambda x: np.where(tn.lax.iota(np.int64, 1) == 0, 1.0, 2.0) * x.sum())
+    np.testing.assert_allclose(ones(a), [10.0])
