@@ -197,6 +197,15 @@ def spent(f: Any, *args: Any) -> float:
     return (time.process_time() - every) / (time.thread_time() - mine)
 
 
+def are_several(f: Any, *args: Any) -> bool:
+    """Whether calls use more than one thread, sooner or later: on a busy machine the others come too late at first."""
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        if spent(f, *args) > 1.1:
+            return True
+    return False
+
+
 def test_the_number_of_threads_is_that_of_the_scope():
     """Native calls use the threads of their scope, wherever they were learnt, and start those that are missing."""
     f = tn.jit(lambda a: np.sin(np.sin(np.sin(a))))
@@ -206,10 +215,9 @@ def test_the_number_of_threads_is_that_of_the_scope():
     for number in (1, 3, 2, 1):
         with tn.threads(number):
             same(served(f, a), expected)
-            shares = [spent(f, a) for _ in range(5)]
-            assert (min(shares) < 1.2) == (number == 1) or number > 1 and max(shares) > 1.2
+            assert number == 1 or are_several(f, a)
             with tn.threads(1):
-                assert min(spent(f, a) for _ in range(5)) < 1.2
+                assert min(spent(f, a) for _ in range(5)) < 1.1
                 before = native_hits(f)
                 same(f(a), expected), same(f(a), expected)  # the first may see that kernels are to become better
                 assert native_hits(f) > before
@@ -233,7 +241,7 @@ def test_a_scope_of_one_thread_is_not_that_of_another():
     inside.wait()
     try:
         with tn.threads(2):
-            assert max(spent(f, a) for _ in range(5)) > 1.2
+            assert are_several(f, a)
         before = native_hits(f)
         f(a), f(a)
         assert native_hits(f) > before
