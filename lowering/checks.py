@@ -47,9 +47,13 @@ def _call_error(
 
 def bounds_error(instruction: Instruction, value: int, size: int, params: Mapping[str, Any]) -> BoundsError:
     """For an index ``value`` into an axis of ``size`` elements; ``params``: with their sizes as numbers."""
-    if params.get("windows"):
-        return _window_error(instruction, value, *params["windows"])
     axis = instruction.params["axis"]
+    if params.get("windows"):
+        name, shape, sizes, *more = params["windows"]
+        value = value - more[0] * (1 if value >= 0 else -1) if more else value
+        if name:
+            return _window_error(instruction, value, name, shape, sizes)
+        (size,), (axis,) = shape, sizes
     return BoundsError(
         f"{instruction.op.name}: indices contain {value}; axis {axis} has {size} elements, "
         f"so [{-size}, {size}) is needed{at(_line(instruction))}"

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tenferro.lowering.exec_program import ExecProgram, Slot
+from tenferro.lowering.exec_program import ExecProgram, Instruction, Slot
 from tenferro.lowering.plan import AdoptStep, CallStep, Plan, RegionStep, Step, ViewStep
 from tenferro.lowering.references import References
 from tenferro.tracer.dims import (
-    DimExpr,
     Environment,
     Extent,
     Leaf,
     add,
     evaluate,
     leaf,
+    leaves,
     maximum,
     mul,
     product,
@@ -140,26 +140,31 @@ def _may_be_scattered(references: References, slot: int) -> bool:
 
 
 def upper_bounds(program: ExecProgram) -> dict[Leaf, Extent]:
-    """Upper bounds of run-time extents: a mask selects no more than all of its elements. Counts have none, and count as
-    many as were asked for."""
+    """Upper bounds of run-time extents: a mask selects no more than all of its elements. What has no bound
+    (``unbounded``) counts with the least that it can be."""
     found: dict[Leaf, Extent] = {}
     types = program.slot_types()
     for instruction in program.instructions:
+        known: Extent = 0
         if instruction.op is library.bincount:
-            known: Extent = instruction.params["minlength"]
+            known = instruction.params["minlength"]
         elif instruction.op is library.mask_select and not isinstance(instruction.inputs[1], Literal):
             mask = instruction.inputs[1]
             known = product(types[mask.index].shape if hasattr(mask, "index") else ())
-        else:
-            continue
-        extent = instruction.types[0].shape[0]
-        if isinstance(extent, DimExpr):
-            ((monomial, _),) = extent.terms
-            if monomial[0].leaf is not None:
-                found[monomial[0].leaf] = substitute(
-                    known, lambda leaf_: found.get(leaf_, leaf(leaf_.kind, leaf_.index, leaf_.axis))
-                )
+        known = substitute(known, lambda s: found.get(s, leaf(s.kind, s.index, s.axis)))
+        found.update(dict.fromkeys(_measured(instruction), known))
     return found
+
+
+def unbounded(program: ExecProgram) -> tuple[Instruction, ...]:
+    """Instructions of whose results nobody knows before the run how large they can become: counts, and what a loop
+    stacks at each of its turns."""
+    return tuple([i for i in program.instructions if i.op is not library.mask_select and _measured(i)])
+
+
+def _measured(instruction: Instruction) -> list[Leaf]:
+    extents = [instruction.types[k].shape[axis] for k, axis in instruction.op.measures(instruction.params)]
+    return [s for n in extents for s in leaves(n) if s.kind == "runtime"]
 
 
 def largest(live: list[Extent]) -> Extent:

@@ -17,6 +17,8 @@ from tenferro.tracer.lines import at, user_line
 
 LISTED = 8
 """Causes that an error names of one bound."""
+UNBOUNDED = 1 << 62
+"""The count of what nobody knows before the run."""
 
 Cause = tuple[int, Sequence[str]]
 """How many there are, and what they are."""
@@ -66,7 +68,9 @@ def assert_budget(
             told = causes[bound:] if name == "compiles" else causes
             more = [f"and {len(told) - LISTED} more"] if len(told) > LISTED else []
             listed = "".join(f"\n    {cause}" for cause in (*told[:LISTED], *more))
-            broken.append(f"\n  {name}: {found} found; at most {bound} {'is' if bound == 1 else 'are'} allowed{listed}")
+            number = "no bound" if found == UNBOUNDED else found
+            verb = "is" if bound == 1 else "are"
+            broken.append(f"\n  {name}: {number} found; at most {bound} {verb} allowed{listed}")
     if broken:
         name = lowered.program.name
         raise BudgetError(f"assert_budget: {name} is over its budget{at(user_line())}{''.join(broken)}")
@@ -127,6 +131,8 @@ def _compiles(_: Lowered, function: JitFunction | BoundMethod | None) -> Cause:
 
 def _peak_bytes(lowered: Lowered, _: object) -> Cause:
     memory = lowered.memory()
+    if memory.unbounded:
+        return UNBOUNDED, list(memory.unbounded)
     if memory.engines:
         return memory.bytes, [f"{name}: {m.peak} in step {m.step} ({m.at})" for name, m in memory.engines.items()]
     head = f"{memory.formula}, in step {memory.step} ({memory.at})" if memory.at else memory.formula

@@ -15,7 +15,7 @@ from tenferro.lowering.exec_program import Slot
 from tenferro.lowering.memory import Buffer as Made, largest, memory, upper_bounds
 from tenferro.lowering.partition import Part
 from tenferro.lowering.plan import Plan
-from tenferro.memory import LISTED, Buffer, Memory, Size, name_of
+from tenferro.memory import LISTED, Buffer, Memory, Size, name_of, unbounded_in
 from tenferro.runtime import OperationNode, Prepared, Schedule
 from tenferro.runtime.schedule import CollectiveNode, Node, TransferNode, reads
 from tenferro.tracer.dims import Environment, Extent, Leaf, add, evaluate, leaf, mul, product, substitute
@@ -60,6 +60,7 @@ def memory_by_engine(prepared: Prepared, env: Environment) -> Memory:
         -1,
         "",
         told,
+        unbounded_in(prepared.exec_program),
     )
 
 

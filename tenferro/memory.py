@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import field
 
 from tenferro.guards import in_words
-from tenferro.lowering.memory import memory
+from tenferro.lowering.exec_program import ExecProgram
+from tenferro.lowering.memory import memory, unbounded
 from tenferro.lowering.plan import AdoptStep, CallStep, Plan, RegionStep, Step, ViewStep
 from tenferro.tracer.dims import Leaf, evaluate
 from tenferro.tracer.lines import SourceLine, at
@@ -61,7 +62,8 @@ class Memory:
 
     ``peak`` is reached in step ``step``, which ``at`` names. ``naive``: what the run would take if every array that a
     step makes had memory of its own and none were freed. ``largest``: at most five buffers, the largest first. A size
-    that depends on data counts with its upper bound.
+    that depends on data counts with its upper bound. ``unbounded`` names what has none, counts and what a
+    ``while_loop`` stacks for its derivative, which comes on top.
 
     Of a program of several engines ``engines`` has the memory of each, whose steps count through all that it does.
     ``peak`` and ``naive`` are sums over them then, since they may reach theirs at one time. What crosses between
@@ -73,6 +75,7 @@ class Memory:
     step: int
     at: str
     engines: Mapping[str, Memory] = field(default_factory=dict)
+    unbounded: tuple[str, ...] = ()
 
     @property
     def bytes(self) -> int:
@@ -86,11 +89,15 @@ class Memory:
 
     def __str__(self) -> str:
         if self.engines:
-            return "\n".join(
-                [f"peak {self.peak} on all engines", *(f"{name}: {m}" for name, m in self.engines.items())]
-            )
+            each = [f"{name}: {m}" for name, m in self.engines.items()]
+            return "\n".join([f"peak {self.peak} on all engines", *each, *self._more])
         where = f" in step {self.step} ({self.at})" if self.at else ""
-        return "\n".join([f"peak {self.peak}{where}", f"naive {self.naive}", *(f"  {b}" for b in self.largest)])
+        listed = [f"  {b}" for b in self.largest]
+        return "\n".join([f"peak {self.peak}{where}", f"naive {self.naive}", *listed, *self._more])
+
+    @property
+    def _more(self) -> list[str]:
+        return [f"and what is known only when it has run: {text}" for text in self.unbounded]
 
     def __repr__(self) -> str:
         parts = f"engines {', '.join(self.engines)}" if self.engines else f"buffers listed {len(self.largest)}"
@@ -112,7 +119,13 @@ def memory_of(plan: Plan, env: Mapping[Leaf, int], program: SemanticProgram) -> 
         tuple([Buffer(b.slot, size(b.size, n), b.line, b.first, b.last) for n, b in listed[:LISTED]]),
         step,
         name_of(plan.steps[step]) if found.live else "",
+        unbounded=unbounded_in(plan.program),
     )
+
+
+def unbounded_in(program: ExecProgram) -> tuple[str, ...]:
+    """What has no bound, by operation and line."""
+    return tuple([f"the results of {i.op.name}{at(i.line)}" for i in unbounded(program)])
 
 
 def name_of(step: Step) -> str:

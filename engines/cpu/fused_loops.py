@@ -161,7 +161,7 @@ def _is_pick(o: Operation, levels: Mapping[int, Level]) -> bool:
     x, place = o.inputs
     return (
         isinstance(x, Value) and levels[x.id] == "array" and x.type.rank == 1 and not place.type.shape
-        and x.type.dtype.kind != "c" and not o.params.get("windows")
+        and x.type.dtype.kind != "c" and not o.params.get("windows", ("",))[0]
     )  # fmt: skip
 
 

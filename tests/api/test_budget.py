@@ -181,3 +181,17 @@ def test_wrong_calls(call, error, text):
 
 def test_bounds_may_be_numpy_integers():
     tn.assert_budget(scores, (X, M), seams=np.int64(2))
+
+
+def test_what_has_no_bound_is_named() -> None:
+    """Counts, and what a loop stacks for its derivative: told beside the peak, and over every budget."""
+    counts = tn.jit(lambda i: np.bincount(i))
+    memory = counts.lower(np.array([10**7])).memory()
+    assert memory.unbounded[0].startswith("the results of bincount (at ")
+    slope = tn.jit(tn.grad(lambda x: tn.lax.while_loop(lambda s: s.sum() < 100, lambda s: s * 2, x).sum()))
+    lowered = slope.lower(np.ones(5))
+    assert lowered.memory().unbounded[0].startswith("the results of while (at ")
+    assert "known only when it has run" in str(lowered.memory())
+    for f, x in ((counts, np.array([3])), (slope, np.ones(5))):
+        with pytest.raises(tn.BudgetError, match="no bound found"):
+            tn.assert_budget(f, (x,), peak_bytes=1 << 40)

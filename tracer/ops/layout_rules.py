@@ -4,7 +4,7 @@ in; a transpose puts each element's cotangent back where the element came from.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tenferro.tracer.dims import Extent, add, mul, sub
@@ -169,19 +169,28 @@ def batch_take(b: Derivation, operation: Operation, batched: Sequence[bool], siz
     length, rest = shape[axis + 1], [k for k in range(1, len(shape)) if k != axis + 1]
     rows = b.permuted(x, [0, axis + 1, *rest])
     flat = b.reshaped(rows, (mul(size, length), *(shape[k] for k in rest)))
-    found = b.take(flat, lane_places(b, indices, length, size), **{**params, "axis": 0})
+    params = {**params, "axis": 0, "windows": lane_windows(params, axis, length, size)}
+    found = b.take(flat, lane_places(b, indices, length, size), **params)
     order = [0, *range(1 + many, 1 + many + axis), *range(1, 1 + many), *range(1 + many + axis, len(found.type.shape))]
     return (b.permuted(found, order),)
 
 
 def lane_places(b: Derivation, indices: Operand, length: Extent, size: Extent) -> Operand:
-    """Indices into the axis of a lane as indices into all lanes laid end to end. What is out of range stays so."""
+    """Indices into the axis of a lane as indices into all lanes laid end to end. What is out of range stays so, by as
+    much as all lanes are long."""
     shape, int64 = indices.type.shape, indices.type.dtype
     count, total = b.size(length, int64), b.size(mul(length, size), int64)
     lane = b.iota(shape=shape, axis=0)
     wrapped = b.where(b.less(indices, b.number(0, int64)), b.add(indices, count), indices)
     outside = b.bitwise_or(b.less(wrapped, b.number(0, int64)), b.less_equal(count, wrapped))
-    return b.where(outside, b.add(b.absolute(indices), total), b.add(wrapped, b.multiply(lane, count)))
+    beyond = b.where(b.less(indices, b.number(0, int64)), b.subtract(indices, total), b.add(indices, total))
+    return b.where(outside, beyond, b.add(wrapped, b.multiply(lane, count)))
+
+
+def lane_windows(params: Mapping[str, Any], axis: int, length: Extent, size: Extent) -> tuple[Any, ...]:
+    """``windows`` of indices that are those of lanes: with how much they are beyond what each lane asked for."""
+    name, shape, sizes, *before = params.get("windows") or ("", (length,), (axis,))
+    return name, shape, sizes, add(mul(size, length), before[0] if before else 0)
 
 
 def transpose_update(b: Derivation, operation: Operation, cotangents: Tangents, is_linear: Linear) -> Tangents:

@@ -10,7 +10,7 @@ from tenferro.tracer.errors import BatchError
 from tenferro.tracer.lines import at
 from tenferro.tracer.op import Tangents
 from tenferro.tracer.ops.call_rules import shifted
-from tenferro.tracer.ops.layout_rules import lane_places, lanes, one
+from tenferro.tracer.ops.layout_rules import lane_places, lane_windows, lanes, one
 from tenferro.tracer.program import Operand, Operation
 
 if TYPE_CHECKING:
@@ -187,6 +187,7 @@ def batch_scatter(b: Derivation, operation: Operation, batched: Sequence[bool], 
     window = [k for k in range(1, len(value.type.shape)) if not axis + 1 <= k < axis + 1 + many]
     moved = b.permuted(value, [0, *range(axis + 1, axis + 1 + many), *window])
     places = lane_places(b, indices, length, size)
-    found = b.scatter(flat, places, moved, **{**params, "axis": 0})
+    windows = lane_windows(params, axis, length, size)
+    found = b.scatter(flat, places, moved, **{**params, "axis": 0, "windows": windows})
     whole = b.reshaped(found, (size, length, *(base.type.shape[k] for k in rest)))
     return (b.permuted(whole, [0, *range(2, axis + 2), 1, *range(axis + 2, rank)]),)

@@ -21,7 +21,7 @@ from tests.vocabulary import VOCABULARY
 ROWS = {name: op for name, op in OPS.items() if isinstance(op.form, Pointwise)}
 # The C library decides these in NumPy; they are compared with the true values in test_accuracy.
 BY_TRUE_VALUE = {(name, kind) for name in COMPLEX_NAMES for kind in "fc"} | {
-    (name, "f") for name in ("power", *(name for name, _, _, how in VOCABULARY if how in ("elementary", "larger")))
+    (name, "f") for name in ("power", "erf", "erfinv", *(name for name, _, _, how in VOCABULARY if how in ("elementary", "larger")))
 }
 
 
@@ -94,6 +94,8 @@ def operands(op: Op, dtype: np.dtype[Any]) -> tuple[Array, ...]:
     pair = tuple(np.ascontiguousarray(v.ravel()) for v in np.meshgrid(x, y))
     if op.name == "power":
         pair = pair[0], without_sign(pair[1])
+    if op.name == "fma":
+        return (*pair, rng.permutation(pair[0]))
     return pair if count == 2 else (rng.integers(0, 2, len(pair[0])).astype(bool), *pair)
 
 
