@@ -133,3 +133,17 @@ def test_a_mask_that_is_the_same_in_all_lanes_selects() -> None:
     mask = np.array([True, False, True])
     for f in both(tn.vmap(lambda v: v[mask])):
         np.testing.assert_array_equal(f(X), X[:, mask])
+
+
+def test_gradients_of_loops_whose_outer_lanes_stop_one_by_one() -> None:
+    """Inner lanes stop together, outer ones do not: whether a turn was one is told of each."""
+
+    def f(x: Any, n: Any) -> Any:
+        return tn.lax.while_loop(lambda s: s[1] < n, lambda s: (s[0] * x, s[1] + 1), (x, 0))[0]
+
+    x, n = np.array([0.5, 1.0, 2.0]), np.array([4, 0, 3, 1])
+    expected = (n[:, None] + 1) * x ** n[:, None]
+    for g in both(tn.vmap(tn.vmap(tn.grad(f), (0, None)), (None, 0))):
+        np.testing.assert_allclose(g(x, n), expected)
+    for g in both(tn.vmap(tn.vmap(tn.grad(f), (None, 0)), (0, None))):
+        np.testing.assert_allclose(g(x, n), expected.T)

@@ -185,8 +185,9 @@ def batch_while(b: Derivation, operation: Operation, batched: Sequence[bool], si
             if differs and not lanes_before:
                 holds = _holds(b, operation, carry, loop.rest, flags, rest, size)
                 outputs[:count] = [_where(b, holds, new, old) for new, old in zip(outputs, carry, strict=False)]
-                if len(outputs) > count:  # whether the turn was one
-                    outputs[count] = holds
+                if len(outputs) > count:  # whether the turn was one; of lanes of lanes, where those stop together
+                    shape = outputs[count].type.shape
+                    outputs[count] = holds if len(shape) == 1 else b.broadcast_to(holds, shape=shape, axes=(0,))
         if grown == flags:
             break
         flags = grown
