@@ -11,6 +11,7 @@ from typing import Any
 
 from tenferro.staging import Stage, Staged
 from tenferro.tracer.derivation import Derivation
+from tenferro.tracer.dim import as_extent
 from tenferro.tracer.dims import Extent
 from tenferro.tracer.errors import BatchError
 from tenferro.tracer.exact import static_key
@@ -100,7 +101,9 @@ class _Mapping:
         self._trace = trace
         self._name = name
         self._axis_name = axis_name
-        self._size: Extent | None = axis_size
+        self._size: Extent | None = None if axis_size is None else as_extent(axis_size)
+        if axis_size is not None and (self._size is None or isinstance(self._size, int) and self._size < 0):
+            raise BatchError(f"{name}: axis_size is {axis_size!r}; a size of 0 or more is needed{at(user_line())}")
 
     def record(self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any], in_axes: Axes) -> _Lane:
         """What the function records for one lane."""

@@ -53,6 +53,8 @@ def scan(
     def run(init: Any, xs: Any, length: Any) -> Any:
         trace = running_trace("scan")
         turns = None if length is None else _extent(length, "length")
+        if isinstance(turns, int) and turns < 0:
+            raise ShapeError(f"scan: length is {turns}; a number of turns of 0 or more is needed{at(user_line())}")
         if progress:
             from tenferro import progress as bars
 

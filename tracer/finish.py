@@ -14,6 +14,8 @@ from typing import Any
 from tenferro.tracer import build
 from tenferro.tracer.bounds import needed
 from tenferro.tracer.dims import DimExpr, Extent, Leaf, extents_in, leaf, leaves, mapped, substitute
+from tenferro.tracer.errors import LeakError
+from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.program import (
     ArrayType,
     DimScalar,
@@ -50,7 +52,14 @@ class Renaming:
             return self._arguments + self._late[-1 - old]
         if old < self._arguments:
             return old
-        return old + len(self._late) if self._dense is None else self._dense[old]
+        if self._dense is None:
+            return old + len(self._late)
+        if old not in self._dense:
+            raise LeakError(
+                f"{self._trace.name}: a value of a function that a loop, a choice or vmap ran, used after it ended; "
+                f"return results instead of storing them{at(user_line())}"
+            )
+        return self._dense[old]
 
     def extent(self, extent: Extent) -> Extent:
         if isinstance(extent, int):

@@ -129,6 +129,12 @@ def test_axis_size_alone_makes_lanes() -> None:
     np.testing.assert_array_equal(found, np.broadcast_to(X * 2, (4, *X.shape)))
 
 
+@pytest.mark.parametrize("size", [-3, 3.5, "a"])
+def test_axis_size_is_a_size(size: Any) -> None:
+    with pytest.raises(BatchError, match="axis_size"):
+        tn.vmap(lambda v: v * 2, in_axes=None, axis_size=size)(X)
+
+
 def test_a_mask_that_is_the_same_in_all_lanes_selects() -> None:
     mask = np.array([True, False, True])
     for f in both(tn.vmap(lambda v: v[mask])):

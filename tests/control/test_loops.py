@@ -370,6 +370,27 @@ def test_a_value_of_a_turn_cannot_be_kept() -> None:
         keeps(X)
 
 
+@tn.jit
+def keeps_a_slice(x: Any) -> Any:
+    kept: list[Any] = []
+
+    def turn(c: Any, v: Any) -> Any:
+        kept.append(v)
+        return c + v, None
+
+    return tn.lax.scan(turn, 0.0, x)[0] + kept[0]
+
+
+def test_a_slice_of_a_turn_cannot_be_kept() -> None:
+    with pytest.raises(tn.LeakError, match="loop"):
+        keeps_a_slice(X)
+
+
+def test_a_negative_length_is_refused() -> None:
+    with pytest.raises(ShapeError, match="length is -1"):
+        tn.lax.scan(lambda c, _: (c, None), 0.0, None, length=-1)
+
+
 def test_elementwise_loops_are_one_kernel_in_the_block_around_them() -> None:
     f = tn.jit(lambda x: np.exp(tn.lax.scan(lambda c, v: (c * 0.5 + v, c), np.zeros(4), x)[0] + 1))
     x = RNG.uniform(0, 1, (30, 4))
