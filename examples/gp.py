@@ -88,7 +88,7 @@ def check_with_scikit(logs: dict[str, Array], x: Array, y: Array) -> float:
     # scikit-learn differentiates by the logarithm of the variance, ours is that of its root: half as steep
     mine = np.concatenate([[slope["height"] / 2], slope["lengths"], [slope["noise"] / 2]])
     scale = np.abs(slopes).max()
-    return max(abs(float(ours) - theirs) / abs(theirs), float(np.abs(mine - slopes).max() / scale))
+    return float(max(abs(float(ours) - theirs) / abs(theirs), np.abs(mine - slopes).max() / scale))
 
 
 def plot(file: Path, values: Array, truth: Array, mean: Array, deviation: Array) -> None:

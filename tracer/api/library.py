@@ -5,6 +5,7 @@ In: traced arrays and static arguments. Out: a result whose dtype NumPy itself h
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, Literal as OneOf
 
@@ -116,7 +117,9 @@ def result_of(name: str, operands: Sequence[Operand], static: dict[str, Any], sh
 def _result_dtype(name: str, operands: Sequence[Operand], static: dict[str, Any]) -> np.dtype[Any]:
     tiny = [np.ones((1,) * len(x.type.shape), x.type.dtype) for x in operands]
     try:
-        dtype = np.asarray(getattr(np, name)(*tiny, **static)).dtype
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")  # about arrays that are nobody's
+            dtype = np.asarray(getattr(np, name)(*tiny, **static)).dtype
     except NUMPY_ERRORS as error:
         raise as_own(name, error) from None
     if not is_supported(dtype):

@@ -25,9 +25,4 @@ from tenferro.tracer.ops import (
 FAMILIES = (
     pointwise, rounding, elementary, random, reductions, layout, library, decompositions, control, lanes, collectives,
 )  # fmt: skip
-OPS: dict[str, Op] = {
-    row.name: row
-    for family in FAMILIES
-    for row in vars(family).values()
-    if isinstance(row, Op)
-}
+OPS: dict[str, Op] = {row.name: row for family in FAMILIES for row in vars(family).values() if isinstance(row, Op)}

@@ -21,7 +21,8 @@ from tests.vocabulary import VOCABULARY
 ROWS = {name: op for name, op in OPS.items() if isinstance(op.form, Pointwise)}
 # The C library decides these in NumPy; they are compared with the true values in test_accuracy.
 BY_TRUE_VALUE = {(name, kind) for name in COMPLEX_NAMES for kind in "fc"} | {
-    (name, "f") for name in ("power", "erf", "erfinv", *(name for name, _, _, how in VOCABULARY if how in ("elementary", "larger")))
+    (name, "f")
+    for name in ("power", "erf", "erfinv", *(name for name, _, _, how in VOCABULARY if how in ("elementary", "larger")))
 }
 
 
