@@ -23,7 +23,10 @@ REFUSED: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_lost_slopes_are_refused(name: str) -> None:
-    with pytest.raises(DerivativeError, match=f"^{name}: of a value that is being differentiated.*test_lost_slopes.py"):
+    with pytest.raises(
+        DerivativeError,
+        match=rf"^{name}: (of a value that is being differentiated|its derivative was asked).*test_lost_slopes\.py",
+    ):
         tn.grad(REFUSED[name])(X)
 
 
