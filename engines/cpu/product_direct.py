@@ -33,14 +33,12 @@ class DirectWriter(ProductWriter):
         w = self._words(code)
         last_column = code.sub(w[COLUMNS], lanes)
 
-        def item(index: str, _: list[str]) -> Sequence[str]:
-            batch, i, j = self._place(code, w, index)
+        def item(batch: str, i: str, j: str) -> None:
             start = code.mul(j, vectors * lanes)
             wide = [code.minimum(code.add(start, v * lanes), last_column) for v in range(vectors)]
             self._chains(code, w, self._matrices(code, w, batch), code.mul(i, rows), rows, wide, lanes)
-            return []
 
-        code.loop("%begin", "%end", 1, [], item)
+        self.items(code, w, item)
         code.do("ret void")
         return code.function(f"define void @direct{lanes}x{rows}x{vectors}{HEADER}")
 
@@ -105,8 +103,7 @@ class DirectWriter(ProductWriter):
         whole = code.mul(code.emit(f"udiv i64 {depth}, {turn}"), turn)
         most = code.mul(code.emit(f"udiv i64 {depth}, {lanes}"), lanes)
 
-        def item(index: str, _: list[str]) -> Sequence[str]:
-            batch, i, j = self._place(code, w, index)
+        def item(batch: str, i: str, j: str) -> None:
             a, b, c = self._matrices(code, w, batch)
             sides = code.at(a, code.mul(i, w[A_ROW])), code.at(b, code.mul(j, w[B_COLUMN]))
 
@@ -136,9 +133,8 @@ class DirectWriter(ProductWriter):
             low, high = (self.add(code, sums[k], sums[k + 1], lanes) for k in (0, 2))
             at = code.at(code.at(c, code.mul(i, w[C_ROW])), code.mul(j, self.size))
             self.store(code, 1, self._folded(code, self.add(code, low, high, lanes), lanes), at)
-            return []
 
-        code.loop("%begin", "%end", 1, [], item)
+        self.items(code, w, item)
         code.do("ret void")
         return code.function(f"define void @{'strided_' if strided else ''}dots{HEADER}")
 

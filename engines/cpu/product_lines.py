@@ -16,6 +16,7 @@ from tenferro.engines.cpu.product_writer import (
     COLUMNS,
     DEPTH,
     HEADER,
+    ROWS,
     Number,
     mask,
 )
@@ -34,16 +35,16 @@ class LinesWriter(PackingWriter):
         """Tiles at the end reach back over their neighbours."""
         code = Code()
         w = self._words(code)
-        last = code.sub(w[COLUMNS], lanes)
+        last, last_row = code.sub(w[COLUMNS], lanes), code.sub(w[ROWS], 1)
         most = min(MOST_STEPS, max(SQUARE, LINE_BYTES // self.size))
 
-        def item(index: str, _: list[str]) -> Sequence[str]:
-            batch, _only, j = self._place(code, w, index)
+        def item(batch: str, i: str, j: str) -> None:
             a, b, c = self._matrices(code, w, batch)
             first = code.mul(j, vectors * lanes)
             starts = [code.minimum(code.add(first, v * lanes), last) for v in range(vectors)]
             blocks = [code.at(b, code.mul(s, w[B_COLUMN])) for s in starts]
-            left = [code.at(a, code.mul(r, w[A_ROW])) for r in range(rows)]
+            tall = [code.minimum(code.add(code.mul(i, rows), r), last_row) for r in range(rows)]
+            left = [code.at(a, code.mul(r, w[A_ROW])) for r in tall]
 
             def add(sums: list[Number], v: int, k: str, y: Number) -> None:
                 """Step k of one vector of columns to all rows."""
@@ -69,12 +70,11 @@ class LinesWriter(PackingWriter):
                 sums = self.loop(code, (done, end, steps), lanes, sums, partial(whole, steps=steps))
                 done = end
             sums = self.loop(code, (done, w[DEPTH], 1), lanes, sums, single)
-            cells = [(r, start) for start in starts for r in range(rows)]
-            for (r, start), value in zip(cells, sums, strict=True):
-                self.store_result(code, w, lanes, value, c, str(r), start, rows)
-            return []
+            cells = [(row, start) for start in starts for row in tall]
+            for (row, start), value in zip(cells, sums, strict=True):
+                self.store_result(code, w, lanes, value, c, row, start, rows)
 
-        code.loop("%begin", "%end", 1, [], item)
+        self.items(code, w, item)
         code.do("ret void")
         return code.function(f"define void @lines{lanes}x{vectors}x{rows}{HEADER}")
 

@@ -147,8 +147,7 @@ class PackedWriter(PackingWriter):
         spare = code.alloca((tall * wide if self.rounds_once else form.rows * form.columns) * self.packed_size)
         w = self._words(code)
 
-        def item(index: str, _: list[str]) -> Sequence[str]:
-            batch, i, j = self._place(code, w, index)
+        def item(batch: str, i: str, j: str) -> None:
             a, b, c = self._matrices(code, w, batch)
             row, column = code.mul(i, w[TALL]), code.mul(j, w[WIDE])
             rows = self._side(code, "pack_a", row, w[ROWS], w[TALL], self._heights)
@@ -168,9 +167,8 @@ class PackedWriter(PackingWriter):
             code.loop(0, w[DEPTH], BLOCK_DEPTH, [], block)
             if self.rounds_once:
                 self._rounded(code, (corner, w[C_ROW]), (to, to_row), rows.count, columns.count)
-            return []
 
-        code.loop("%begin", "%end", 1, [], item)
+        self.items(code, w, item)
         code.do("ret void")
         return code.function(f"define void @packed{HEADER}")
 

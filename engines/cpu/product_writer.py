@@ -247,28 +247,28 @@ class ProductWriter:
         pointers = (A, B, C)
         return [code.pointer("%P", k) if k in pointers else code.word("%P", k) for k in range(PARAMS)]
 
-    def _place(self, code: Code, w: Sequence[str], index: str) -> tuple[str, str, str]:
-        """The matrix of the batch, the tile's row and column of an item."""
+    def items(self, code: Code, w: Sequence[str], item: Callable[[str, str, str], None]) -> None:
+        """``item(batch, i, j)`` for each item: its matrix of the batch, its tile's row and column. They are counted on:
+        a division for each would take longer than a small product."""
         tiles = code.mul(w[ROW_TILES], w[COLUMN_TILES])
-        batch, rest = self._divided(code, index, tiles, code.compare("slt", index, tiles), ("0", index))
-        i, j = self._divided(code, rest, w[COLUMN_TILES], code.compare("eq", w[COLUMN_TILES], 1), (rest, "0"))
-        return batch, i, j
+        batch = code.emit(f"udiv i64 %begin, {tiles}")
+        rest = code.sub("%begin", code.mul(batch, tiles))
+        row = code.emit(f"udiv i64 {rest}, {w[COLUMN_TILES]}")
+        column = code.sub(rest, code.mul(row, w[COLUMN_TILES]))
 
-    def _divided(self, code: Code, number: str, divisor: str, is_easy: str, easy: tuple[str, str]) -> tuple[str, str]:
-        """Quotient and remainder, without a division (some 15 cycles) where they are known."""
-        hard, found = code.new_label("hard"), code.new_label("found")
-        before = code.block
-        code.branch(is_easy, found, hard)
-        code.start(hard)
-        quotient = code.emit(f"udiv i64 {number}, {divisor}")
-        rest = code.sub(number, code.mul(quotient, divisor))
-        code.jump(found)
-        code.start(found)
-        q, r = (
-            code.emit(f"phi i64 [ {a}, %{before} ], [ {b}, %{hard} ]")
-            for a, b in zip(easy, (quotient, rest), strict=True)
-        )
-        return q, r
+        def turn(_: str, place: list[str]) -> Sequence[str]:
+            item(place[0], place[1], place[2])
+            j, is_next = self._counted(code, place[2], "true", w[COLUMN_TILES])
+            i, is_last = self._counted(code, place[1], is_next, w[ROW_TILES])
+            return [code.add(place[0], code.emit(f"zext i1 {is_last} to i64")), i, j]
+
+        code.loop("%begin", "%end", 1, [("i64", batch), ("i64", row), ("i64", column)], turn)
+
+    def _counted(self, code: Code, number: str, is_on: str, end: str) -> tuple[str, str]:
+        """One more where ``is_on``; 0 at the end, and whether that is come to."""
+        following = code.add(number, code.emit(f"zext i1 {is_on} to i64"))
+        is_end = code.compare("eq", following, end)
+        return code.emit(f"select i1 {is_end}, i64 0, i64 {following}"), is_end
 
     def _matrices(self, code: Code, w: Sequence[str], batch: str) -> tuple[str, str, str]:
         """Where a batch's matrices stand. One loop over the batch is the usual case."""

@@ -32,10 +32,15 @@ SMALL = 1 << 18
 """Multiply-adds up to which operands are read where they lie: copying them would take as long as the product."""
 SMALL_HALF = 1 << 14
 """The same for float16, which is widened once where it is copied."""
+SMALL_LINES = 1 << 10
+"""The same where the right operand's columns are contiguous, and turned round for each few rows."""
 SMALL_STRIDED = 1 << 9
+"""The same where its elements are no neighbours either way."""
 FEW_ROWS = 8
 MOST_LINES = 4
 """Rows, or columns, of products that read the other operand once."""
+LINE_ROWS = 8
+"""Rows of a tile of ``lines`` at most."""
 TILES = 8
 """As many tiles as a large product is cut into at least, for threads to share: 8 of 132 x 128 take 6 % longer to copy
 the operands of a (256, 784, 512) product than 4."""
@@ -132,12 +137,15 @@ def _choice(sizes: Sizes, dtype: Dtype, form: p.Registers) -> tuple[str, int, in
     if sizes.columns == 1:
         return f"direct1x{p.COLUMN_ROWS}x1", p.COLUMN_ROWS, 1
     is_unit = sizes.b[1] == size
-    if sizes.rows <= MOST_LINES and not is_unit and _by_lines(sizes.b[0], sizes.columns, dtype):
-        lanes = form.lanes if sizes.columns >= form.lanes >= p.NARROW else p.NARROW
+    is_few = sizes.rows <= MOST_LINES or work < SMALL_LINES
+    if is_few and not is_unit and _by_lines(sizes.b[0], sizes.columns, dtype):
+        halves = (form.lanes, form.lanes // 2, p.NARROW)
+        lanes = next((n for n in halves if sizes.columns >= n >= p.NARROW), p.NARROW)
         # At strides of a cache's sets no more columns than its ways: 512 of 4 kB 54 GB/s by sixteen, 28 by 32.
         collide = lanes * size >= 64 and sizes.b[1] % 1024 == 0
         vectors = 2 if sizes.columns > lanes and sizes.rows <= 2 and not collide else 1
-        return f"lines{lanes}x{vectors}x{sizes.rows}", sizes.rows, lanes * vectors
+        rows = -(-sizes.rows // -(-sizes.rows // LINE_ROWS))
+        return f"lines{lanes}x{vectors}x{rows}", rows, lanes * vectors
     limit = SMALL_STRIDED if not is_unit else SMALL_HALF if size == 2 and dtype.kind == "f" else SMALL
     if work <= limit or (is_unit and sizes.rows <= FEW_ROWS):
         if _is_triple(sizes, size):
@@ -148,7 +156,7 @@ def _choice(sizes: Sizes, dtype: Dtype, form: p.Registers) -> tuple[str, int, in
 
 def _direct(sizes: Sizes, dtype: Dtype, most: int) -> tuple[str, int, int]:
     """``direct`` with vectors of at most ``most`` lanes."""
-    fitting = [n for n in (most, p.NARROW) if n <= min(most, sizes.columns)]
+    fitting = [n for n in (most, most // 2, p.NARROW) if p.NARROW <= n <= min(most, sizes.columns)]
     lanes = fitting[0] if fitting else 1
     # Two parts of a number fill twice the registers.
     most = 4 if dtype.kind == "c" and sizes.rows == 1 else 8 if dtype.kind == "c" else 16
