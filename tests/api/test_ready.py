@@ -61,6 +61,8 @@ class Ready:
 def later(loads: Loads, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ready]:  # noqa: F811
     runs = DiskCache(tmp_path / "runs", 64 << 20, RUNS)
     monkeypatch.setattr(ready, "configured", lambda kind: runs)
+    # Others may have made several engines share the cores.
+    monkeypatch.setattr(tn.default_runtime().engines()[0], "share", None)
     real = ready.is_open
 
     def is_open(settings: tuple[Any, ...], call: Any) -> bool:
