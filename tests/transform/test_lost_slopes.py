@@ -23,11 +23,9 @@ REFUSED: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_lost_slopes_are_refused(name: str) -> None:
-    with pytest.raises(
-        DerivativeError,
-        match=rf"^{name}: (of a value that is being differentiated|its derivative was asked).*test_lost_slopes\.py",
-    ):
+    with pytest.raises(DerivativeError, match=rf"^{name}: .*test_lost_slopes\.py") as caught:
         tn.grad(REFUSED[name])(X)
+    assert "being differentiated" in str(caught.value) or "its derivative was asked for" in str(caught.value)
 
 
 ALLOWED: dict[str, tuple[Callable[[Any], Any], list[float]]] = {

@@ -38,7 +38,10 @@ def numbers_of(trace: Trace, x: Any, name: str) -> np.ndarray[Any, Any] | None:
     if not isinstance(x, np.ndarray) and not is_tenferro_array(x):
         found = np.asarray(x)
         return found if found.dtype != object else None
-    known: np.ndarray[Any, Any] | None = as_traced(trace, x, name)._known_number(name)
+    array = as_traced(trace, x, name)
+    known: np.ndarray[Any, Any] | None = array._known_number(name)
+    if known is not None:
+        array._keep_slope(name)
     return known
 
 
