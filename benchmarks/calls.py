@@ -18,7 +18,8 @@ import numpy as np
 import tenferro as tn
 from benchmarks.runtime import interleaved
 
-CALLS = 20_000
+CALLS, CALL_ROUNDS = 1000, 141
+"""A sample takes less than a time slice of a busy machine, so that the median is one without interruption."""
 SIZES = 500
 LAYERS = 50
 STEPS = 67
@@ -91,7 +92,7 @@ def small_calls(jax: ModuleType | None) -> None:
     for call in calls:
         for _ in range(100):
             call()
-    base, ours, arrays, eager, captures, method, view, *rest = interleaved(calls, CALLS)
+    base, ours, arrays, eager, captures, method, view, *rest = interleaved(calls, CALLS, CALL_ROUNDS)
     print(f"np.add on 8 elements: {base * 1e6:.2f} µs")
     show("a jitted call on two arrays", ours, base, "gate 0.6")
     show("the same on tn.Arrays", arrays, base, "gate 1.0")
@@ -116,7 +117,7 @@ def sizes() -> None:
         for v in arrays:
             np.add(v, v)
 
-    base, ours = (seconds / SIZES for seconds in interleaved([numpy, call], 10))
+    base, ours = (seconds / SIZES for seconds in interleaved([numpy, call], 2, CALL_ROUNDS))
     show(f"a call of another of {SIZES} sizes each time", ours, base, "no gate")
 
 
@@ -131,7 +132,7 @@ def leaves(jax: ModuleType | None) -> None:
     for call in calls:
         for _ in range(100):
             call()
-    found, *rest = interleaved(calls, 1000)
+    found, *rest = interleaved(calls, 50, CALL_ROUNDS)
     beside = f", {found / rest[0]:.2f} of JAX's time (gate 0.33)" if rest else ""
     print(f"a call with {2 * LAYERS + 1} leaves: {found * 1e6:.1f} µs{beside}")
 
@@ -148,7 +149,7 @@ def many_steps(jax: ModuleType | None) -> None:
         calls.append(lambda: theirs(jx, jw).block_until_ready())
     for _ in range(3000):
         ours(x, w)
-    found, numpy, *rest = interleaved(calls, 100)
+    found, numpy, *rest = interleaved(calls, 10, CALL_ROUNDS)
     beside = f", {rest[0] / found:.2f} x faster than JAX (gate 2)" if rest else ""
     print(f"{3 * STEPS} small operations: {found * 1e6:.1f} µs, {numpy / found:.1f} x faster than NumPy{beside}")
 
