@@ -27,7 +27,7 @@ from tenferro.tracer.records import dataclass
 if TYPE_CHECKING:
     from tenferro.engines.cpu.binding import Binder
 
-GRAIN_SECONDS = 40e-6
+GRAIN_SECONDS = 20e-6
 SMALL = 1 << 18
 """Multiply-adds up to which operands are read where they lie: copying them would take as long as the product."""
 SMALL_HALF = 1 << 14
