@@ -22,6 +22,7 @@ from tenferro.engines.cpu.native_entry import (
     Py_DecRef,
     Py_IncRef,
     PyErr_NoMemory,
+    PyErr_Occurred,
     PyLong_AsLongLong,
     drop_outputs,
     make_outputs,
@@ -159,6 +160,9 @@ def serve_entry(state: int, entry: int, values: int) -> int:
             if load(entry + LEFT) > 0:
                 store(entry + LEFT, load(entry + LEFT) - 1)
         let_go(values, load(entry + GIVEN) + load(entry + NAMES), count)
+    else:
+        if PyErr_Occurred():
+            result = 0
     Py_DecRef(owner)
     return result
 

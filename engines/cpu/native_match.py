@@ -51,14 +51,16 @@ NPY_ARRAY_ALIGNED, NPY_ARRAY_WRITEABLE = 0x100, 0x400
 NUMBER_AT, ITEMS_AT, LIST_ITEMS_AT, CONTENT_AT, SIZE_AT, REFERENT_AT = HEAD, HEAD + 8, HEAD + 8, HEAD, HEAD, HEAD
 
 # Words: the types int, tuple, list, dict, tn.Array; where its slots data, engine and scalar are; the class of bound
-# methods; the context variable that holds a scope's number of threads.
+# methods; the context variable that holds a scope's number of threads; the class Exception.
 CALL_OBJECTS = Global("call_objects", 128)
 INT, TUPLE_TYPE, LIST_TYPE, DICT_TYPE, WRAPPER, DATA_SLOT, ENGINE_SLOT, SCALAR_SLOT, BOUND, SCOPE = range(0, 80, 8)
+EXCEPTION = 80
 
 PyDict_GetItem = Foreign("PyDict_GetItem", "ptr", ("ptr", "ptr"))
 PyDict_Next = Foreign("PyDict_Next", "i32", ("ptr", "ptr", "ptr", "ptr"))
 PyDict_Size = Foreign("PyDict_Size", "i64", ("ptr",))
 PyErr_Clear = Foreign("PyErr_Clear", "void", ())
+PyErr_ExceptionMatches = Foreign("PyErr_ExceptionMatches", "i32", ("ptr",))
 PyObject_GetAttr = Foreign("PyObject_GetAttr", "ptr", ("ptr", "ptr"))
 PyObject_GenericGetDict = Foreign("PyObject_GenericGetDict", "ptr", ("ptr", "ptr"))
 PyObject_GetItem = Foreign("PyObject_GetItem", "ptr", ("ptr", "ptr"))
@@ -75,8 +77,8 @@ OPTIONAL_SYMBOLS: dict[str, tuple[str, ...]] = {
 }
 """What not every CPython has, and under which names; the records that need one of them are not written there."""
 MATCH_SYMBOLS = (
-    "PyDict_GetItem", "PyDict_Next", "PyDict_Size", "PyErr_Clear", "PyObject_GetAttr", "PyObject_GenericGetDict",
-    "PyObject_GetItem",
+    "PyDict_GetItem", "PyDict_Next", "PyDict_Size", "PyErr_Clear", "PyErr_ExceptionMatches", "PyObject_GetAttr",
+    "PyObject_GenericGetDict", "PyObject_GetItem",
 )  # fmt: skip
 
 
@@ -84,6 +86,15 @@ MATCH_SYMBOLS = (
 def call_objects_address() -> int:
     """Where the words of CALL_OBJECTS are written at initialisation."""
     return CALL_OBJECTS
+
+
+@native
+def forgive() -> int:
+    """Forget an Exception that reading an attribute has raised: Python is to look. Others, such as an interrupt, end
+    the call."""
+    if PyErr_ExceptionMatches(load(CALL_OBJECTS + EXCEPTION)):
+        PyErr_Clear()
+    return 0
 
 
 # -- records that look -------------------------------------------------------------------------------------------------
@@ -182,7 +193,7 @@ def is_missing(value: int, name: int) -> int:
     if known > 0:
         Py_DecRef(load(found))
     if known < 0:
-        PyErr_Clear()
+        forgive()
     return known == 0
 
 
@@ -194,7 +205,7 @@ def is_not_there(value: int, name: int) -> int:
         Py_DecRef(found)
         return 0
     if PyErr_Occurred():
-        PyErr_Clear()
+        forgive()
         return 0
     return 1
 
@@ -204,7 +215,7 @@ def is_not_own(value: int, name: int) -> int:
     """Whether an object's own dict has no such name."""
     names = PyObject_GenericGetDict(value, 0)
     if names == 0:
-        PyErr_Clear()
+        forgive()
         return 1
     found = PyDict_GetItem(names, name)
     Py_DecRef(names)
@@ -318,7 +329,7 @@ def inside(record: int, kind: int, value: int) -> int:
         else:
             found = PyObject_GetItem(value, expected)
         if found == 0:
-            PyErr_Clear()
+            forgive()
         return found
     if kind == WRAPPED:
         # EXPECTED: the engine; PLACE: True or False, whether it stands for a NumPy scalar.
@@ -365,8 +376,9 @@ def open_value(record: int, kind: int, value: int, values: int, count: int) -> i
 
 @inlined
 def matches(entry: int, values: int, addresses: int) -> int:
-    """How many values there are, if they are such as the entry serves, else -1; the data of its operands then stand in
-    ``addresses``, and what was brought to light is to be let go of."""
+    """How many values there are, if they are such as the entry serves; the data of its operands then stand in
+    ``addresses``, and what was brought to light is to be let go of. Else -1, with an exception set where the call is to
+    end."""
     numbers = stack(NUMBER_BYTES)
     record = entry + load(entry + RECORDS_AT)
     left = load(entry + RECORDS)

@@ -107,7 +107,7 @@ def initialise() -> None:
     _check_layout()
     native.function("set_switches")(switches.address())
     words = _call_objects()
-    words[m.SCOPE // 8] = id(threads.SCOPE)
+    words[m.SCOPE // 8], words[m.EXCEPTION // 8] = id(threads.SCOPE), id(Exception)
     for place, kind in ((m.INT, int), (m.TUPLE_TYPE, tuple), (m.LIST_TYPE, list), (m.DICT_TYPE, dict)):
         words[place // 8] = id(kind)
 
@@ -119,7 +119,7 @@ def _call_objects() -> ctypes.Array[ctypes.c_void_p]:
 def set_wrapper(kind: type, data: str, engine: str, scalar: str) -> None:
     """The class that wraps arrays, and the names of its slots."""
     words = _call_objects()
-    words[m.SCOPE // 8] = id(threads.SCOPE)
+    words[m.SCOPE // 8], words[m.EXCEPTION // 8] = id(threads.SCOPE), id(Exception)
     for place, name in ((m.DATA_SLOT, data), (m.ENGINE_SLOT, engine), (m.SCALAR_SLOT, scalar)):
         words[place // 8] = _slot_offset(kind, name)
     words[m.WRAPPER // 8] = id(kind)

@@ -271,6 +271,26 @@ def test_a_getter_may_do_anything(what):
     close(served(f, v), v * odd.data * 2)
 
 
+def test_an_interrupt_in_a_getter_ends_the_call():
+    armed: list[int] = []
+
+    def act(f: Any, odd: Any) -> None:
+        if armed:
+            armed.pop()
+            raise KeyboardInterrupt
+
+    f, _ = odd_function(act)
+    close(served(f, x), x * x * 2)
+    for _ in range(3):
+        armed.append(1)
+        before = native_hits(f)
+        with pytest.raises(KeyboardInterrupt):
+            f(x)
+        assert not armed
+        close(f(x), x * x * 2)
+        assert native_hits(f) == before + 1
+
+
 def test_a_method_is_deleted_while_it_runs():
     armed: list[int] = []
 
