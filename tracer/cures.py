@@ -17,7 +17,7 @@ from tenferro.tracer.asking import Question, text, value
 from tenferro.tracer.records import dataclass
 
 _BY_WHERE = "numpy.where({}, {}, {}) chooses by a traced condition"
-_LOOP = "keep the while loop outside and jit its body, or run a fixed number of steps with numpy.where"
+_LOOP = "keep the while loop outside and jit its body, or write it as tenferro.lax.while_loop"
 _LISTS = (ast.List, ast.Tuple, ast.ListComp, ast.GeneratorExp)
 _OF_MATH = {"fsum": "sum", "ulp": "spacing", "remainder": "", "prod": "prod", "dist": "", "modf": "", "frexp": ""}
 _OF_LAX = {"erf": "erf", "erfc": "erfc", "lgamma": "lgamma"}
