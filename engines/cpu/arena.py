@@ -142,12 +142,31 @@ def most_alive(made: Sequence[Made]) -> int:
     return max(accumulate((size for _, _, size in changes), initial=0))
 
 
+class _Open:
+    """For each size the heap of (last step, number of the bin). Numbers that remember how they were computed are
+    compared one by one, and note it; a hash would ask for their values."""
+
+    def __init__(self, temporaries: Sequence[Made]) -> None:
+        self._heaps: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        self._listed: list[tuple[int, list[tuple[int, int]]]] | None = None
+        if any(type(m.size) is not int for m in temporaries):
+            self._listed = []
+
+    def of(self, size: int) -> list[tuple[int, int]]:
+        if self._listed is None:
+            return self._heaps[size]
+        for known, heap in self._listed:
+            if known == size:
+                return heap
+        self._listed.append((size, []))
+        return self._listed[-1][1]
+
+
 def _bins(temporaries: Sequence[Made]) -> list[_Bin]:
     found: list[_Bin] = []
-    open_: dict[Any, list[tuple[int, int]]] = defaultdict(list)  # size → (last step, number of the bin), a heap
+    open_ = _Open(temporaries)
     for made in temporaries:
-        # Numbers that remember how they were computed are one size where they were computed alike.
-        free = open_[getattr(made.size, "ref", made.size)]
+        free = open_.of(made.size)
         if free and free[0][0] < made.first:
             number = heapq.heapreplace(free, (made.last, free[0][1]))[1]
             found[number].members.append(made)
