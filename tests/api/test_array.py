@@ -85,7 +85,7 @@ def test_numpy_functions_dispatch(x):
     out = np.zeros_like(a)
     assert np.multiply(x, 2, out=out) is out and out.tolist() == (a * 2).tolist()
     with pytest.raises(TraceError, match="not available on tn.Array"):
-        np.linalg.svd(x)
+        np.trim_zeros(x[0])
 
 
 def test_eager_bits_are_jitted_bits():
