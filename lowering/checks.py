@@ -53,7 +53,8 @@ def bounds_error(instruction: Instruction, value: int, size: int, params: Mappin
         value = value - more[0] * (1 if value >= 0 else -1) if more else value
         if name:
             return _window_error(instruction, value, name, shape, sizes)
-        (size,), (axis,) = shape, sizes
+        value, k = start_and_axis(value) if len(shape) > 1 else (value, 0)
+        size, axis = shape[k], sizes[k]
     return BoundsError(
         f"{instruction.op.name}: indices contain {value}; axis {axis} has {size} elements, "
         f"so [{-size}, {size}) is needed{at(_line(instruction))}"

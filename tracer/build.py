@@ -125,3 +125,11 @@ def is_full(shape: Shape, starts: Shape, steps: tuple[int, ...], sizes: Shape) -
 def copied(trace: Trace, x: Operand) -> Value:
     """A value of its own, so that two variables never share one by accident."""
     return trace.emit1(pointwise.copy, x)
+
+
+def outside(trace: Trace, value: Operand, axis: int) -> Operand:
+    """What stands for a start or an index along an axis that is out of range (``layout.OUTSIDE``)."""
+    near = trace.emit1(pointwise.minimum, value, Literal(layout.FARTHEST, _INT64))
+    near = trace.emit1(pointwise.maximum, near, Literal(-layout.FARTHEST, _INT64))
+    scaled = trace.emit1(pointwise.multiply, near, Literal(layout.AXES, _INT64))
+    return trace.emit1(pointwise.add, scaled, Literal(layout.OUTSIDE + axis, _INT64))

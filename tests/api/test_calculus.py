@@ -201,7 +201,8 @@ def test_counts_of_any_number() -> None:
     assert jitted.cache_info().compiles == 1
     lowered = tn.jit(lambda i: np.bincount(i, minlength=100) * 2).lower(i)
     assert "bincount" in lowered.as_text("program")
-    assert lowered.memory().bytes == 1600  # the largest number is not known before
+    assert lowered.memory().bytes == 800  # at least: the largest number is not known before
+    assert lowered.memory().unbounded
 
 
 def test_as_many_counts_as_were_asked_for() -> None:

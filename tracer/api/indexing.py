@@ -130,18 +130,25 @@ def _places_under(trace: Trace, mask: TracedArray) -> list[Operand]:
 
 
 def _merged(trace: Trace, sizes: Sequence[Extent], values: Sequence[Operand]) -> Operand:
-    """Row-major places of several indices; one that is out of range makes the place so too, for the take's check."""
+    """Row-major places of several indices. One that is out of range makes a place that no array has, which tells the
+    check of the take which of them it is (``layout.OUTSIDE``)."""
     zero = Literal(0, INT64)
-    place: Operand | None = None
-    inside: Operand | None = None
-    for n, value in zip(sizes, values, strict=True):
+    place: Operand = zero
+    told: list[tuple[Operand, Operand]] = []
+    for k, (n, value) in enumerate(zip(sizes, values, strict=True)):
         size = build.size(n)
         wrapped = trace.emit1(p.where, trace.emit1(p.less, value, zero), trace.emit1(p.add, value, size), value)
         fits = trace.emit1(p.bitwise_and, trace.emit1(p.less_equal, zero, wrapped), trace.emit1(p.less, wrapped, size))
-        inside = fits if inside is None else trace.emit1(p.bitwise_and, inside, fits)
-        place = wrapped if place is None else trace.emit1(p.add, trace.emit1(p.multiply, place, size), wrapped)
-    assert place is not None and inside is not None
-    return trace.emit1(p.where, inside, place, build.size(product(sizes)))
+        told.append((fits, build.outside(trace, value, k)))
+        place = wrapped if not k else trace.emit1(p.add, trace.emit1(p.multiply, place, size), wrapped)
+    for fits, code in reversed(told):
+        place = trace.emit1(p.where, fits, place, code)
+    return place
+
+
+def index_windows(base: TracedArray, axes: Sequence[int]) -> tuple[Any, ...]:
+    """The parameter ``windows`` of what takes places that ``index_values`` has merged."""
+    return ("", tuple([base.type.shape[a] for a in axes]), tuple(axes)) if len(axes) > 1 else ()
 
 
 def fronting(axes: Sequence[int], rank: int) -> list[int]:
@@ -169,7 +176,8 @@ def _gather(trace: Trace, base: TracedArray, index: Index) -> TracedArray:
     axes, places = index_values(trace, base, index, "getitem")
     if len(axes) == 1 and index.together:
         return new(trace, trace.emit1(layout.take, base.read(), places, axis=axes[0]))
-    taken = trace.emit1(layout.take, fronted(trace, base.read(), axes), places, axis=0)
+    whole, windows = fronted(trace, base.read(), axes), index_windows(base, axes)
+    taken = trace.emit1(layout.take, whole, places, axis=0, windows=windows)
     if not index.together:
         return new(trace, taken)
     return new(trace, build.transpose(trace, taken, placed(len(places.type.shape), len(taken.type.shape), min(axes))))

@@ -14,7 +14,6 @@ from tenferro.tracer import build
 from tenferro.tracer.api.lax_common import INT64, Shape, box, is_known, number, spread
 from tenferro.tracer.dims import Extent, product, sub
 from tenferro.tracer.ops import layout, pointwise as p
-from tenferro.tracer.ops.layout import AXES, FARTHEST, OUTSIDE
 from tenferro.tracer.program import Literal, Operand
 from tenferro.tracer.records import dataclass
 from tenferro.tracer.trace import Trace
@@ -101,10 +100,7 @@ def first_places(trace: Trace, windows: Windows, starts: Starts) -> Operand:
 def coded(trace: Trace, windows: Windows, place: Operand) -> Operand:
     """``place``, or what tells start and axis of a window that is not wholly inside, the first such axis."""
     for axis in sorted(windows.starts, reverse=True):
-        near = trace.emit1(p.minimum, windows.told[axis], Literal(FARTHEST, INT64))
-        near = trace.emit1(p.maximum, near, Literal(-FARTHEST, INT64))
-        scaled = trace.emit1(p.multiply, near, Literal(AXES, INT64))
-        code = trace.emit1(p.add, scaled, Literal(OUTSIDE + axis, INT64))
+        code = build.outside(trace, windows.told[axis], axis)
         place = trace.emit1(p.where, inside(trace, windows, axis), place, code)
     return place
 

@@ -20,6 +20,7 @@ from tenferro.tracer.api.indexing import (
     fronting,
     getitem,
     index_values,
+    index_windows,
     placed,
     single_mask,
 )
@@ -126,7 +127,8 @@ def _scatter(trace: Trace, target: TracedArray, index: Index, value: Operand, mo
     window = tuple(front[k] for k in window_order)
     fitted = build.broadcast(trace, _fitted(trace, value, window), window)
     fitted = build.transpose(trace, fitted, _inverse(window_order))
-    written = trace.emit1(library.scatter, merged, places, fitted, axis=0, mode=mode)
+    windows = index_windows(target, axes)
+    written = trace.emit1(library.scatter, merged, places, fitted, axis=0, mode=mode, windows=windows)
     moved = build.reshape(trace, written, tuple(base.type.shape[k] for k in order))
     target.store(build.transpose(trace, moved, _inverse(order)))
 

@@ -178,7 +178,8 @@ iota = Op(
 )  # fmt: skip
 take = Op("take", Indexed("gather"), _infer_take, _reference_take, linear(0), rules.transpose_take, rules.batch_take)
 """``windows``: the name, the array's shape and the windows' sizes where places are those of windows, for errors; or no
-name, and the size and number of the axis that indices of lanes point into. A fourth part is added to (taken from, if
+name, and the sizes and numbers of the axes that indices point into: places of several axes tell which one is meant as
+starts do. A fourth part is added to (taken from, if
 they are negative) indices of lanes that are out of range."""
 slice_update = Op(
     "slice_update", Update(), _infer_update, _reference_update, linear(), rules.transpose_update, rules.batch_update

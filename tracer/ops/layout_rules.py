@@ -150,7 +150,8 @@ def transpose_take(b: Derivation, operation: Operation, cotangents: Tangents, is
     """Each element's cotangents are added where it was taken from."""
     x, indices = operation.inputs
     axis = operation.params["axis"]
-    return (b.scatter(b.zeros(x.type), indices, one(cotangents), axis=axis, mode="add"), None)
+    windows = operation.params.get("windows", ())
+    return (b.scatter(b.zeros(x.type), indices, one(cotangents), axis=axis, mode="add", windows=windows), None)
 
 
 def batch_take(b: Derivation, operation: Operation, batched: Sequence[bool], size: Extent) -> Sequence[Operand]:

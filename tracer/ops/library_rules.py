@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from tenferro.tracer.dims import Extent, mul, product
 from tenferro.tracer.errors import BatchError
@@ -108,14 +108,19 @@ def jvp_scatter(b: Derivation, operation: Operation, tangents: Tangents) -> Tang
     return (kept if t is None else b.scatter(kept, indices, b.scaled(t, shares[1]), **{**params, "mode": "add"}),)
 
 
+def _places(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters of what takes from where a scatter writes."""
+    return {name: value for name, value in params.items() if name != "mode"}
+
+
 def _shares_of_extreme(b: Derivation, operation: Operation) -> tuple[Operand, Operand]:
     """How much of what is there afterwards is the base, and how much is each value: equal ones share alike."""
     (base, indices, value), (found,), params = operation.inputs, operation.outputs, dict(operation.params)
-    dtype, wide, axis = base.type.dtype, b.wide(base.type.dtype), params["axis"]
+    dtype, wide = base.type.dtype, b.wide(base.type.dtype)
     is_base = b.convert(b.equal(base, found), wide)
-    is_value = b.convert(b.equal(value, b.take(found, indices, axis=axis)), wide)
+    is_value = b.convert(b.equal(value, b.take(found, indices, **_places(params))), wide)
     count = b.scatter(is_base, indices, is_value, **{**params, "mode": "add"})
-    of_base, of_value = b.divide(is_base, count), b.divide(is_value, b.take(count, indices, axis=axis))
+    of_base, of_value = b.divide(is_base, count), b.divide(is_value, b.take(count, indices, **_places(params)))
     return b.convert(of_base, dtype), b.convert(of_value, dtype)
 
 
@@ -135,7 +140,7 @@ def _other_factors(b: Derivation, operation: Operation) -> tuple[Operand, Operan
     before = _products_before(b, values, ordered, axis)
     after = _products_before(b, b.flipped(values, [axis]), b.flipped(ordered, [0]), axis)
     others = b.take(b.multiply(before, b.flipped(after, [axis])), _order_of(b, order), axis=axis)
-    return whole, b.multiply(b.reshaped(others, value.type.shape), b.take(base, indices, axis=axis))
+    return whole, b.multiply(b.reshaped(others, value.type.shape), b.take(base, indices, **_places(params)))
 
 
 def _order_of(b: Derivation, numbers: Operand) -> Operand:
@@ -156,7 +161,7 @@ def _products_before(b: Derivation, values: Operand, places: Operand, axis: int)
 def transpose_scatter(b: Derivation, operation: Operation, cotangents: Tangents, is_linear: Linear) -> Tangents:
     """What was overwritten counts for nothing; of several values for one place the last one counts."""
     (base, indices, value), cotangent, params = operation.inputs, one(cotangents), dict(operation.params)
-    mode, axis = params.pop("mode"), params["axis"]
+    mode = params.pop("mode")
     around = cotangent if is_linear[0] else None
     if mode == "set" and around is not None:
         around = b.scatter(cotangent, indices, b.zeros(value.type), mode="set", **params)
@@ -168,7 +173,7 @@ def transpose_scatter(b: Derivation, operation: Operation, cotangents: Tangents,
     if mode == "set":
         places = b.order_of(value.type.shape)
         last = b.scatter(b.broadcast(b.number(-1, b.int64), base.type.shape), indices, places, mode="set", **params)
-        inside = b.where(b.equal(b.take(last, indices, axis=axis), places), inside, b.like(0, inside))
+        inside = b.where(b.equal(b.take(last, indices, **params), places), inside, b.like(0, inside))
     return (around, None, inside)
 
 
