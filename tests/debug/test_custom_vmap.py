@@ -5,9 +5,6 @@ from __future__ import annotations
 from queue import SimpleQueue
 from typing import Any
 
-import jax
-import jax.custom_batching
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -46,22 +43,6 @@ WAYS: Any = {
     "twice": (lambda v, f: v(v(f)), (2, 3), (2, 3)),
     "twice apart": (lambda v, f: v(v(f, in_axes=(0, None)), in_axes=(None, 0)), (3,), (2,)),
 }
-
-
-@pytest.mark.parametrize("jitted", [False, True])
-@pytest.mark.parametrize("way", WAYS)
-def test_the_rule_is_asked_as_by_jax(way: str, jitted: bool):
-    map_, *shapes = WAYS[way]
-    x, y = (np.random.default_rng(k).normal(size=s) for k, s in enumerate(shapes))
-    run = map_(tn.vmap, made(tn.custom_vmap, np, "ours"))
-    found = (tn.jit(run) if jitted else run)(np.asarray(x), {"y": np.asarray(y)})
-    with jax.enable_x64(True):
-        wanted = map_(jax.vmap, made(jax.custom_batching.custom_vmap, jnp, "theirs"))(
-            jnp.asarray(x), {"y": jnp.asarray(y)}
-        )
-    for name in ("sum", "sin"):
-        np.testing.assert_allclose(found[name], np.asarray(wanted[name]), rtol=1e-14)
-    assert taken("ours") == taken("theirs")
 
 
 def test_without_lanes_it_is_the_function():

@@ -6,7 +6,6 @@ import inspect
 import sys
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
 
@@ -176,20 +175,3 @@ def test_checks_of_loops_and_branches_count_where_they_are_reached():
         run(np.array([-5.0, 2.0]))
         with pytest.raises(tn.FailedCheckError, match="v is 4.0"):
             run(np.array([1.0, 2.0, 4.0, 5.0]))
-
-
-def test_prints_are_as_many_as_jaxs(capsys: Any):
-    def f(x: Any, lib: Any) -> Any:
-        def body(c: Any, v: Any) -> Any:
-            lib.debug.print("c {c} v {v}", c=c, v=v)
-            return c * v, c
-
-        return lib.lax.scan(body, x[0], x)[0]
-
-    point = np.array([0.5, 1.5, 2.0])
-    tn.grad(lambda x: f(x, tn))(point)
-    ours = capsys.readouterr().out
-    with jax.enable_x64(True):
-        jax.grad(lambda x: f(x, jax))(point)
-        jax.effects_barrier()
-    assert ours == capsys.readouterr().out

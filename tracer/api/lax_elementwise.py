@@ -153,6 +153,8 @@ def logistic(x: Any) -> Any:
     array = as_traced(running_trace("logistic"), x, "logistic")
     if array.dtype.kind == "c":
         return 1 / (1 + API["exp"].function(-array))
+    if array.dtype.kind != "f":
+        array = array.astype(np.exp(np.zeros((), array.dtype)).dtype)  # what NumPy computes integers in
     return expit(array)
 
 
