@@ -93,6 +93,7 @@ def test_methods_of_vmap_are_those_of_jax(method: Any):
 @pytest.mark.parametrize("way", WAYS)
 def test_the_rule_is_asked_as_by_jax(way: str, jitted: bool):
     map_, *shapes = WAYS[way]
+    taken("ours")  # what other tests left
     x, y = (np.random.default_rng(k).normal(size=s) for k, s in enumerate(shapes))
     run = map_(tn.vmap, made(tn.custom_vmap, np, "ours"))
     found = (tn.jit(run) if jitted else run)(np.asarray(x), {"y": np.asarray(y)})
