@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -27,91 +26,15 @@ from tenferro.tracer.attribute_hooks import Hooks, hooked, lookup, unhooked
 from tenferro.tracer.attribute_reads import AttributeReads
 from tenferro.tracer.captures import LRU, Captured, is_captured_array as is_array
 from tenferro.tracer.code_names import names_of
+from tenferro.tracer.copies import CONTAINERS, ContainerCopy, GlobalsCopy, items, parts
 from tenferro.tracer.dim import pinned
 from tenferro.tracer.effects import Effects
 from tenferro.tracer.places import Held, Place, plain_function
-from tenferro.tracer.records import dataclass
 from tenferro.tracer.trace import CURRENT, Trace
 from tenferro.tracer.traced import TracedArray, captured
 from tenferro.tracer.wrap import of_numpy
 
-MAX_DEPTH = 32  # of containers in containers
 MAX_FUNCTIONS = 512
-_MISSING = object()
-_CONTAINERS = (dict, list, tuple, deque, MappingProxyType, SimpleNamespace)
-
-
-def _is_namedtuple(value: Any) -> bool:
-    return isinstance(value, tuple) and hasattr(type(value), "_fields")
-
-
-def _items(value: Any) -> Iterator[tuple[Any, Any]]:
-    """The keys and elements of a container that can be copied; nothing for anything else."""
-    if type(value) is SimpleNamespace:
-        value = vars(value)
-    if isinstance(value, dict | MappingProxyType):
-        yield from value.items()
-    elif isinstance(value, list | deque) or type(value) is tuple or _is_namedtuple(value):
-        yield from enumerate(value)
-
-
-def _parts(value: Any, depth: int = 0) -> Iterator[Any]:
-    """The value itself, or what stands in it where it is a container."""
-    if not isinstance(value, _CONTAINERS):
-        yield value
-    elif depth < MAX_DEPTH:
-        for _, item in _items(value):
-            yield from _parts(item, depth + 1)
-
-
-class _Globals(dict[str, Any]):
-    """The globals of a copied function: reads go to the module, through the substitution; what the function assigns
-    reaches the module at the next read."""
-
-    def __init__(self, original: dict[str, Any], substitution: Substitution) -> None:
-        super().__init__(original)
-        self.original = original
-        self.assigned: set[str] = set()
-        self._substitution = substitution
-        self._seen = dict(original)
-
-    def __getitem__(self, name: str) -> Any:
-        if self.assigned:
-            self.flush(self.assigned)
-            if name in self.assigned:
-                return self.original[name]
-        value = self.original[name]
-        return self._substitution.give(value, lambda: Place((self.original, name), (), name))
-
-    def hold(self, name: str, value: Any) -> None:
-        """Give ``value`` to what reads the dict without ``__getitem__``."""
-        self._seen[name] = value
-        self[name] = value
-
-    def flush(self, names: Sequence[str] | set[str]) -> None:
-        """Carry assignments of these names into the module."""
-        for name in names:
-            own, seen = self.get(name, _MISSING), self._seen.get(name, _MISSING)
-            if own is seen:
-                continue
-            if own is _MISSING:
-                self.original.pop(name, None)
-                self._seen.pop(name, None)
-            else:
-                self.original[name] = self._seen[name] = own
-
-    def flush_all(self) -> None:
-        """Carry every assignment into the module."""
-        self.flush([*self, *(n for n in self._seen if n not in self)])
-
-
-@dataclass(slots=True)
-class _Container:
-    """A copied container: what it is a copy of, and what stood in it at first."""
-
-    original: Any
-    copy: Any
-    first: list[tuple[Any, Any]]
 
 
 class Substitution:
@@ -131,8 +54,8 @@ class Substitution:
         self._functions: dict[int, FunctionType] = {}
         self._copies: dict[int, tuple[FunctionType, FunctionType]] = {}  # id of a copy -> it and its original
         self._cells: dict[int, tuple[CellType, CellType]] = {}
-        self._globals: dict[int, _Globals] = {}
-        self._containers: dict[int, _Container] = {}
+        self._globals: dict[int, GlobalsCopy] = {}
+        self._containers: dict[int, ContainerCopy] = {}
         self._without: dict[int, Any] = {}  # containers in which nothing is given in another form
         self._spaces: dict[int, tuple[SimpleNamespace, SimpleNamespace]] = {}  # id of a copy -> it and its original
         self._given: dict[int, TracedArray] = {}  # id of a variable -> it, to find the array again
@@ -152,7 +75,7 @@ class Substitution:
             return self._variable(value, place)
         if kind is SimpleNamespace:
             return self._namespace(value, place)
-        if isinstance(value, _CONTAINERS):
+        if isinstance(value, CONTAINERS):
             return self._container(value, place)
         if kind is functools.partial and self._has(value):
             args = [self.give(a) for a in value.args]
@@ -223,11 +146,11 @@ class Substitution:
         return isinstance(value, dict) and any(type(k) is FunctionType and self._needs(k) for k in value)
 
     def _reached(self, value: Any) -> Iterator[Any]:
-        for part in _parts(value):
+        for part in parts(value):
             yield part
             if type(part) is functools.partial:
                 yield part.func
-                yield from _parts((*part.args, *part.keywords.values()))
+                yield from parts((*part.args, *part.keywords.values()))
             elif type(part) is MethodType:
                 yield part.__func__
 
@@ -238,17 +161,17 @@ class Substitution:
         if id(value) in self._without or not self._has(value):
             self._without[id(value)] = value
             return value
-        items = list(_items(value))
+        inside = list(items(value))
 
         def at(key: Any) -> Callable[[], Place] | None:
             return None if place is None else lambda: place().item(key)
 
-        given = [(k, self.give(v, at(k))) for k, v in items]
+        given = [(k, self.give(v, at(k))) for k, v in inside]
         if isinstance(value, MappingProxyType):
             made: Any = MappingProxyType(dict(given))
         elif isinstance(value, tuple):
-            parts = [v for _, v in given]
-            made = tuple(parts) if type(value) is tuple else type(value)(*parts)
+            made_of = [v for _, v in given]
+            made = tuple(made_of) if type(value) is tuple else type(value)(*made_of)
         else:
             made = copy.copy(value)
             if type(made) is not type(value) or len(made) != len(value):
@@ -258,7 +181,7 @@ class Substitution:
                 made.clear()
             for k, v in given:
                 made[k] = v
-        self._containers[id(value)] = _Container(value, made, given)
+        self._containers[id(value)] = ContainerCopy(value, made, given)
         return made
 
     def _namespace(self, value: SimpleNamespace, place: Callable[[], Place] | None) -> SimpleNamespace:
@@ -274,10 +197,10 @@ class Substitution:
         def at(name: str) -> Callable[[], Place] | None:
             return None if place is None else lambda: place().attribute(name)
 
-        given = [(k, self.give(v, at(k))) for k, v in _items(value)]
+        given = [(k, self.give(v, at(k))) for k, v in items(value)]
         vars(made).update(vars(value))
         vars(made).update(given)
-        self._containers[id(vars(value))] = _Container(vars(value), vars(made), given)
+        self._containers[id(vars(value))] = ContainerCopy(vars(value), vars(made), given)
         return made
 
     # -- functions -----------------------------------------------------------------------------------------------
@@ -389,11 +312,11 @@ class Substitution:
 
     def _module(self, function: FunctionType) -> dict[str, Any]:
         names, stored = names_of(function.__code__)
-        if isinstance(function.__globals__, _Globals):
+        if isinstance(function.__globals__, GlobalsCopy):
             return function.__globals__
         found = self._globals.get(id(function.__globals__))
         if found is None:
-            found = self._globals[id(function.__globals__)] = _Globals(function.__globals__, self)
+            found = self._globals[id(function.__globals__)] = GlobalsCopy(function.__globals__, self.give)
         for name in names:
             # A class body reads the dict itself.
             value = function.__globals__.get(name)
@@ -421,7 +344,7 @@ class Substitution:
         originals = {id(copy): original for original, copy in self._cells.values()}
         closure = tuple([self._cell_outside(c, originals, known) for c in function.__closure__ or ()])
         space = function.__globals__
-        space = space.original if isinstance(space, _Globals) else space
+        space = space.original if isinstance(space, GlobalsCopy) else space
         if space is function.__globals__ and all(
             a is b for a, b in zip(closure, function.__closure__ or (), strict=True)
         ):
@@ -450,10 +373,7 @@ class Substitution:
         for module in self._globals.values():
             module.flush_all()
         for container in self._containers.values():
-            if isinstance(container.original, list | deque):
-                self._end_list(container)
-            elif isinstance(container.original, dict):
-                self._end_dict(container)
+            container.end(self._taken_back)
 
     def _taken_back(self, value: Any) -> Any:
         """The outside value that the traced function got this for."""
@@ -464,24 +384,6 @@ class Substitution:
         if id(value) in self._spaces:
             return self._spaces[id(value)][1]
         return next((c.original for c in self._containers.values() if c.copy is value), value)
-
-    def _end_list(self, container: _Container) -> None:
-        now, original = container.copy, container.original
-        if len(now) == len(container.first) and all(a is b for a, (_, b) in zip(now, container.first, strict=True)):
-            return
-        original.clear()
-        original.extend([self._taken_back(v) for v in now])
-
-    def _end_dict(self, container: _Container) -> None:
-        now, original = container.copy, container.original
-        first = dict(container.first)
-        kept = {self._taken_back(k) for k in now}
-        for key in [k for k in original if k not in kept]:
-            del original[key]
-        for key, value in now.items():
-            outside = self._taken_back(key)
-            if value is not first.get(key, _MISSING) and original.get(outside, _MISSING) is not value:
-                original[outside] = self._taken_back(value)
 
 
 def _contents(cell: CellType) -> Iterator[Any]:

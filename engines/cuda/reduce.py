@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import field
 
 from tenferro.engines.cpu.elements import component
-from tenferro.engines.cpu.reduce import identity_of, words
+from tenferro.engines.cpu.reduce import identity_of
 from tenferro.engines.cuda.body import Body
 from tenferro.engines.cuda.builder import CudaBuilder, Val, c_type
 from tenferro.engines.cuda.elements import Value
@@ -26,6 +26,11 @@ from tenferro.tracer.scalar.complex_arithmetic import multiply_into
 
 def parts_of(value: Value) -> list[Val]:
     return [value.re, value.im] if isinstance(value, Complex) else [value]
+
+
+def words(kind: str, dtype: Dtype) -> int:
+    """8-byte words of a chunk's result: of an argument reduction the value and its place."""
+    return 2 if kind in ("argmax", "argmin", "moments") or dtype.kind == "c" else 1
 
 
 def whole(dtype: Dtype, values: Sequence[Val]) -> Value:

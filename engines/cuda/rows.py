@@ -18,13 +18,12 @@ from functools import partial
 
 from tenferro.engines.cpu.elements import component
 from tenferro.engines.cpu.phases import Pass, arguments, chunk_length, cost, schedule
-from tenferro.engines.cpu.reduce import words
 from tenferro.engines.cuda import elements
 from tenferro.engines.cuda.body import Body, Spot
 from tenferro.engines.cuda.builder import Val, c_type
 from tenferro.engines.cuda.elements import POINTER, Value
 from tenferro.engines.cuda.params import CELLS, ITEMS, LENGTH, PARTS, CudaVariant
-from tenferro.engines.cuda.reduce import Reduction, parts_of
+from tenferro.engines.cuda.reduce import Reduction, parts_of, words
 from tenferro.engines.cuda.teams import Team, team_size
 from tenferro.lowering.region import Apply, Load, Reduce, Region, Uniform
 from tenferro.lowering.tree import CHUNK_STEPS
