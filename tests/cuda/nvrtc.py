@@ -22,6 +22,9 @@ def library() -> ctypes.CDLL | None:
     """The NVRTC of the ``nvidia-cuda-nvrtc`` wheels, or one that the system finds; None without any."""
     for file in [*_wheel_files(), "libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12"]:
         try:
+            if isinstance(file, Path):  # some wheels do not look beside themselves
+                for part in file.parent.glob("libnvrtc-builtins.so.*"):
+                    ctypes.CDLL(str(part))
             return ctypes.CDLL(str(file))
         except OSError:
             continue
