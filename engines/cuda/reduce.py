@@ -271,9 +271,10 @@ class Reduction:
                     lane = f"(int)((i - {first}) % {self.lanes}) / {team.size}"
                     one.step(whole(self.dtype, self._read(base, count, "i")), "i", lane)
                 for w, value in enumerate(one.close()):
-                    code.do(f"{result[w]} = {value.text};")
+                    # NVRTC 13.0 compiles for ever where every turn sets the result.
+                    code.do(f"if ({groups} <= 1) {result[w]} = {value.text};")
                     place = f"*({c_type(value.dtype)}*)({base} + 8 * ({w} * {count} + g))"
-                    code.do(f"if ({groups} > 1 && {team.lane} == 0 && live) {place} = {result[w]};")
+                    code.do(f"else if ({team.lane} == 0 && live) {place} = {value.text};")
             code.do("__syncwarp();")
             code.do(f"if ({groups} <= 1) break;")
             code.do(f"{left} = {groups};")
