@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tenferro.engines.engine import Engine
     from tenferro.explain import CacheInfo, Explanation
     from tenferro.lowered import Lowered
-    from tenferro.programs import Programs
+    from tenferro.programs import Found, Programs
     from tenferro.shortcuts import Served, Shortcuts
 
 MAX_EXACT = 1024
@@ -299,13 +299,18 @@ class JitFunction(NativeCallable):
     # -- looking inside ----------------------------------------------------------------------------------------------
 
     def trace(self, /, *args: Any, **kwargs: Any) -> SemanticProgram:
-        """The program that a call with these arguments runs, before any pass."""
-        return self._programs.find(self._bind(args, kwargs)).compiled.program
+        """The program that a call with these arguments runs, before any pass. Arrays may be ``ShapeDtypeStruct``."""
+        return self._described(args, kwargs).compiled.program
 
     def lower(self, /, *args: Any, **kwargs: Any) -> Lowered:
-        """The stages of the program that a call with these arguments runs: ``exec_program``, ``plan``, ``regions``,
-        ``as_text(stage)``, ``memory()``."""
-        return self._programs.find(self._bind(args, kwargs)).lowered()
+        """The stages of that program: ``exec_program``, ``plan``, ``regions``, ``as_text(stage)``, ``memory()``."""
+        return self._described(args, kwargs).lowered()
+
+    def _described(self, args: tuple[Any, ...], kwargs: dict[str, Any], is_method: bool = False) -> Found:
+        """The program of a call that does not run."""
+        from tenferro.shapes import some_arrays
+
+        return self._programs.find(self._bind(*some_arrays(args, kwargs), is_method))
 
     def explain(self) -> Explanation:
         """For each trace: what was new, at which line, and what it cost."""
@@ -360,12 +365,11 @@ class BoundMethod:
 
     def trace(self, /, *args: Any, **kwargs: Any) -> SemanticProgram:
         """As ``JitFunction.trace``."""
-        call = self.__func__._bind((self.__self__, *args), kwargs, True)
-        return self.__func__._programs.find(call).compiled.program
+        return self.__func__._described((self.__self__, *args), kwargs, True).compiled.program
 
     def lower(self, /, *args: Any, **kwargs: Any) -> Lowered:
         """As ``JitFunction.lower``."""
-        return self.__func__._programs.find(self.__func__._bind((self.__self__, *args), kwargs, True)).lowered()
+        return self.__func__._described((self.__self__, *args), kwargs, True).lowered()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__func__, name)

@@ -125,17 +125,30 @@ def make_program(
     jitted = jit(fun, static_argnums=static_argnums)
 
     def program_of(*args: Any, **kwargs: Any) -> Any:
-        concrete, named = map_tree(_some_array, (args, kwargs))
-        program: SemanticProgram = jitted.trace(*concrete, **named)
+        program: SemanticProgram = jitted.trace(*args, **kwargs)
         return (program, eval_shape(fun, *args, **kwargs)) if return_shape else program
 
     program_of.__name__ = f"make_program({function_name(fun)})"
     return program_of
 
 
+def some_arrays(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a call that is not going to run, with arrays of any elements in place of
+    ``ShapeDtypeStruct``."""
+    leaves, _ = opened((args, kwargs), "the arguments")
+    if not any(isinstance(x, ShapeDtypeStruct) for x in leaves):
+        return args, kwargs
+    given: tuple[tuple[Any, ...], dict[str, Any]] = map_tree(_some_array, (args, kwargs))
+    return given
+
+
 def _some_array(x: Any) -> Any:
-    """An array of a shape and dtype, all of one element."""
-    return np.broadcast_to(np.zeros((), x.dtype), x.shape) if isinstance(x, ShapeDtypeStruct) else x
+    if not isinstance(x, ShapeDtypeStruct):
+        return x
+    try:
+        return np.empty(x.shape, x.dtype)  # touches no memory
+    except MemoryError:
+        return np.broadcast_to(np.zeros((), x.dtype), x.shape)
 
 
 def placeholder_types(

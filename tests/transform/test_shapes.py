@@ -119,3 +119,33 @@ def test_errors_leave_jit_as_it_was(capsys: pytest.CaptureFixture[str]):
         raise KeyError
     shown(np.ones(2))
     assert capsys.readouterr().out == ""
+
+
+def test_stages_of_calls_on_arrays_that_are_not_there():
+    @tn.jit
+    def f(x: Any, k: int) -> Any:
+        return (x["a"] @ x["b"]).sum(axis=0) * k
+
+    real = {"a": np.ones((300, 200), np.float32), "b": np.ones((200, 100), np.float32)}
+    told = {k: Struct(v.shape, v.dtype) for k, v in real.items()}
+    assert str(f.trace(told, 3)) == str(f.trace(real, 3))
+    lowered = f.lower(told, 3)
+    assert lowered.memory().peak == f.lower(real, 3).memory().peak
+    assert f.cache_info().programs == 1
+    huge = {"a": Struct((1 << 24, 1 << 20), np.float32), "b": Struct((1 << 20, 1), np.float32)}
+    assert f.lower(huge, 3).memory().peak.bytes >= 4 << 24
+    np.testing.assert_array_equal(f(real, 3), np.full(100, 3 * 300 * 200, np.float32))
+
+    class Model:
+        scale = 2.0
+
+        @tn.jit
+        def forward(self, x: Any) -> Any:
+            return self.scale * x
+
+    assert "multiply" in str(Model().forward.trace(Struct((3,), np.float64)))
+
+
+def test_structs_are_no_arguments_of_calls():
+    with pytest.raises(TypeError, match="ShapeDtypeStruct"):
+        tn.jit(lambda x: x + 1)(Struct((3,), np.float64))
