@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, assert_never
 
@@ -410,10 +410,11 @@ class CpuExecutable(Executable):
             texts = {"llvm": kernel.text(level)}
             if kernel.libraries:
                 texts["asm"] = kernel.libraries[level].asm()
-            key = name
-            while key in found:
-                key += "'"
-            found[key] = texts
+            found[_fresh(name, found)] = texts
+        for loop in self.table.fused_loops():
+            for lanes, compiled in loop.libraries.items():
+                name = f"{loop.loop.name}, {lanes} lanes" if lanes > 1 else loop.loop.name
+                found[_fresh(name, found)] = {"llvm": loop.texts[lanes], "asm": compiled.asm()}
         for entry in self.table.products:
             shared = products.library(entry, self.table.target)
             found[str(entry)] = {"llvm": shared.text, "asm": shared.asm()}
@@ -421,15 +422,21 @@ class CpuExecutable(Executable):
 
     @property
     def compile_seconds(self) -> float:
-        return sum(k.compile_seconds for k in self.table.kernels())
+        return sum(k.compile_seconds for k in (*self.table.kernels(), *self.table.fused_loops()))
 
     @property
     def kernels(self) -> int:
-        return len(self.table.kernels())
+        return len(self.table.kernels()) + len(self.table.fused_loops())
 
     @property
     def kernel_bytes(self) -> int:
-        return sum(k.code_bytes for k in self.table.kernels())
+        return sum(k.code_bytes for k in (*self.table.kernels(), *self.table.fused_loops()))
+
+
+def _fresh(name: str, known: Container[str]) -> str:
+    while name in known:
+        name += "'"
+    return name
 
 
 def _layout_key(inputs: Sequence[Array | int], donation: Donation | None = None) -> tuple[Any, ...]:

@@ -236,6 +236,11 @@ class KernelTable:
         with self._held.lock:
             return list(self._kernels.values())
 
+    def fused_loops(self) -> list[LoopKernel]:
+        """The loops that are kernels of their own."""
+        with self._held.lock:
+            return [k for k in self.loops.values() if k is not None and k.libraries]
+
     def named(self) -> list[tuple[str, Kernel]]:
         """Kernels under the name of the first region that they served."""
         return [(k.region.name, k) for k in self.kernels()]

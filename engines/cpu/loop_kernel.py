@@ -66,6 +66,10 @@ class LoopKernel:
             recording.compiled(start, self.program, self.loop.name, GOOD, found.source)
         return found.address("loop")
 
+    @property
+    def code_bytes(self) -> int:
+        return max((x.code_bytes for x in self.libraries.values()), default=0)
+
     def seconds_of(self, turns: int) -> float:
         """So many turns of one vector, roughly."""
         return max(1, self.loop.cost) * SECONDS_PER_OPERATION * turns

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -117,3 +119,17 @@ def test_a_function_that_needs_sizes_as_numbers_is_named():
     assert first.guards[0].startswith("x.shape[0] == 3 (at ") and first.guards[0].endswith(f"({why})")
     assert second.reason == f"x.shape[0] == 3 holds no longer: x.shape[0] is 4; {why}"
     assert len(first.guards) == 1, "interp needs none"
+
+
+def test_loops_that_are_kernels_are_counted_and_shown() -> None:
+    @tn.jit
+    def halves(x: Any) -> Any:
+        return tn.lax.fori_loop(0, 10, lambda i, c: c * 0.5 + i, x)
+
+    x = np.ones((10, 3))
+    halves(x)
+    info = halves.cache_info()
+    assert info.kernels == 1 and info.kernel_bytes > 0
+    assert "1 kernel" in str(halves.explain())
+    for stage in ("llvm", "asm"):
+        assert "fori_loop" in halves.lower(x).as_text(stage)
