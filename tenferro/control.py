@@ -41,7 +41,8 @@ def scan(
 ) -> tuple[Any, Any]:  # fmt: skip
     """Carry a value along an axis: ``carry, y = f(carry, x)`` for every ``x`` along the leading axes of ``xs``.
 
-    init: the first carry, a pytree whose shapes and dtypes stay. xs: a pytree of arrays with one leading size, or None
+    init: the first carry, a pytree whose shapes and dtypes stay; ``f`` may write into the carry that it is given, which
+    is the loop's own. xs: a pytree of arrays with one leading size, or None
     with ``length``. reverse: from the last to the first. unroll: how many turns are written out in one (a hint).
     progress: show a bar of this name (True for ``"scan"``) while it runs, moved at most a hundred times; tqdm's where
     that is installed, else a line on stderr; results are the same, and each number of turns is a program.
@@ -206,7 +207,8 @@ def associative_scan(fn: Function, elems: Any, reverse: bool = False, axis: int 
         def fronted(a: list[Any], b: list[Any]) -> list[Any]:
             return [np.moveaxis(x, axis, 0) for x in combined(a, b)]
 
-        found = _running(fronted, moved, len(moved[0]))
+        count = len(moved[0])
+        found = _running(fronted, moved, count) if count > 1 else [np.copy(x) for x in moved]
         if reverse:
             found = [np.flip(x, 0) for x in found]
         return tree.unflatten(treedef, _back(found, axis))

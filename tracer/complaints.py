@@ -21,6 +21,7 @@ from tenferro.tracer.errors import CheckError, DtypeError, LeakError, MutationEr
 from tenferro.tracer.lines import at, is_users, user_frame, user_line
 
 if TYPE_CHECKING:
+    from tenferro.tracer.cells import Cell
     from tenferro.tracer.traced import TracedArray
 
 _CURES = {
@@ -163,6 +164,20 @@ def no_integer(x: object, needed: str = "an integer is needed", of_sizes: bool =
         found = f"{x!r} of class {type(x).__name__}"
     cure = "" if not isinstance(x, float) else ", a // b divides sizes" if of_sizes else ", int(x) rounds a number"
     return f"{found}; {needed}{cure}"
+
+
+def not_own(cell: Cell) -> MutationError:
+    """A write into memory that is not the running function's own."""
+    scope, origin = cell.trace.scope, cell.origin
+    if scope is not None and (scope is not cell.scope or cell.input is not None):
+        found = f"an array from around the function under {scope.what}, which runs it once for many"
+        needed = "return the new value from that function instead"
+    elif cell.input is not None:
+        found = f"{origin} is not the function's own"
+        needed = f"write into {origin}.copy(), or donate the argument (donate_argnums)"
+    else:
+        found, needed = f"{origin} is not the function's own", "write into a copy of it, x.copy() makes one"
+    return noted(MutationError(f"write: {found}; {needed}{at(user_line())}"))
 
 
 def scalar_write(name: str) -> DtypeError:

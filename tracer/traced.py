@@ -18,7 +18,7 @@ from tenferro.tracer.cells import READ_ONLY, AnyArray, Cell, Reshaped, Step, Tra
 from tenferro.tracer.contents import contents
 from tenferro.tracer.dim import Dim, make_dim, shape_of
 from tenferro.tracer.dims import Extent, product
-from tenferro.tracer.errors import DtypeError, MutationError, RangeError, ShapeError, TraceError, noted
+from tenferro.tracer.errors import DtypeError, MutationError, RangeError, ShapeError, TraceError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.pinning import pinned_value
 from tenferro.tracer.program import ArrayType, DimScalar, Literal, Operand
@@ -137,21 +137,9 @@ class TracedArray(ArrayMethods):
         cell = self._cell
         if self._scalar:
             raise complaints.scalar_write("write")
-        if cell.origin is not None and not cell.donated:
-            raise noted(
-                MutationError(
-                    f"write: {cell.origin} is not the function's own; write into {cell.origin}.copy(), or donate the "
-                    f"argument (donate_argnums){at(user_line())}"
-                )
-            )
-        scope = cell.trace.scope
-        if scope is not cell.scope and scope is not None:
-            raise noted(
-                MutationError(
-                    f"write: an array from around the function under {scope.what}, which runs it once for many; return "
-                    f"the new value from that function instead{at(user_line())}"
-                )
-            )
+        is_around = cell.trace.scope is not None and cell.trace.scope is not cell.scope
+        if is_around or (cell.origin is not None and not cell.donated):
+            raise complaints.not_own(cell)
         if not self._writeable:
             raise MutationError(
                 f"write: the array is a read-only view (broadcast, real, windows); write into a copy{at(user_line())}"

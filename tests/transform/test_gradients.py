@@ -377,9 +377,7 @@ def test_writing_an_argument_is_refused():
         x[1:] *= 2
         return x.sum()
 
-    with pytest.raises(
-        MutationError, match=r"argument\[0\] is not the function's own; write into argument\[0\].copy\(\)"
-    ):
+    with pytest.raises(MutationError, match=r"argument\[0\] of grad\(f\) is not the function's own; .* x.copy\(\)"):
         tn.grad(f)(X)
 
 

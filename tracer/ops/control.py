@@ -73,7 +73,7 @@ def _same_dtypes(name: str, wanted: Sequence[ArrayType], found: Sequence[ArrayTy
 
 
 def scanned(run: RunBody, operands: Sequence[Any], params: Params | dict[str, Any]) -> tuple[Any, ...]:
-    """``scan`` by running its body turn by turn."""
+    """``scan`` by running its body turn by turn. Results are arrays of their own, without a turn too."""
     count, walked, length = params["carry"], params["walked"], params["length"]
     carry, xs, rest = list(operands[:count]), operands[count : count + walked], operands[count + walked :]
     body = params["body"]
@@ -84,14 +84,15 @@ def scanned(run: RunBody, operands: Sequence[Any], params: Params | dict[str, An
         carry = list(found[:count])
         for stack, one in zip(stacks, found[count:], strict=True):
             stack[turn] = one
-    return (*carry, *stacks)
+    return (*(carry if length else map(np.array, carry)), *stacks)
 
 
 def looped(run: RunBody, operands: Sequence[Any], params: Params | dict[str, Any]) -> tuple[Any, ...]:
-    """``while`` by running its bodies turn by turn."""
+    """``while`` by running its bodies turn by turn. Results are arrays of their own, without a turn too."""
     count = params["carry"]
-    carry, rest = list(operands[:count]), operands[count:]
+    begun, rest = list(operands[:count]), operands[count:]
     body, condition = params["body"], params["condition"]
+    carry = begun
     kept: list[list[Any]] = [[] for _ in body.outputs[count:]]
     while np.any(run(condition, [*carry, *rest])[0]):
         found = run(body, [*carry, *rest])
@@ -102,7 +103,7 @@ def looped(run: RunBody, operands: Sequence[Any], params: Params | dict[str, Any
         np.array(entries, t.dtype).reshape(len(entries), *shape[1:])
         for entries, t, shape in zip(kept, body.outputs[count:], params["shapes"], strict=True)
     ]
-    return (*carry, *stacks)
+    return (*(map(np.array, begun) if carry is begun else carry), *stacks)
 
 
 def branched(run: RunBody, operands: Sequence[Any], params: Params | dict[str, Any]) -> tuple[Any, ...]:

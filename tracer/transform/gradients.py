@@ -165,7 +165,8 @@ def record(
             check(leaf)
     values = [apart(trace, leaf) for leaf in arguments.leaves]
     variables = [
-        leaf.variable(trace, v, f"argument{leaf.path}") for leaf, v in zip(arguments.leaves, values, strict=True)
+        leaf.variable(trace, v, f"argument{leaf.path} of {name}")
+        for leaf, v in zip(arguments.leaves, values, strict=True)
     ]
     with deeper(trace), _varying(trace, values):
         results, aux = separated(function(*arguments.close(variables)), has_aux, name)
