@@ -19,6 +19,7 @@ from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.program import Operand, Operation
 from tenferro.tracer.records import dataclass
 from tenferro.tracer.signature import function_name
+from tenferro.tracer.substitution import bodies
 from tenferro.tracer.trace import Trace, running_trace
 from tenferro.tracer.transform.batch import Lanes
 from tenferro.tracer.transform.inputs import Leaf, Opened, delivered, open_tree, results_of
@@ -122,7 +123,8 @@ class _Mapping:
             try:
                 variables = [self._variable(lanes, leaf, x) for leaf, x in zip(given.leaves, operands, strict=True)]
                 positional, named = given.close(variables)
-                results = results_of(trace, function(*positional, **named), f"{name}: the result")
+                with bodies(trace, function) as (body,):
+                    results = results_of(trace, body(*positional, **named), f"{name}: the result")
             finally:
                 trace.axes.pop()
         return _Lane(given, tuple(mine), lanes, recording.operations, results)

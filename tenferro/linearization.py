@@ -17,6 +17,7 @@ from tenferro.tracer.errors import DerivativeError, LeakError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.program import DimScalar, Literal, Operand
 from tenferro.tracer.signature import function_name
+from tenferro.tracer.substitution import bodies
 from tenferro.tracer.trace import Trace, current_trace, running_trace
 from tenferro.tracer.traced import fresh, operand
 from tenferro.tracer.transform import gradients as traced
@@ -256,7 +257,8 @@ def _linear(trace: Trace, function: Callable[..., Any], primals: tuple[Any, ...]
         variables = [
             leaf.variable(trace, v, f"argument of {name}") for leaf, v in zip(shown.leaves, given, strict=True)
         ]
-        results = results_of(trace, function(*shown.close(variables)), f"{name}: the result")
+        with bodies(trace, function) as (body,):
+            results = results_of(trace, body(*shown.close(variables)), f"{name}: the result")
         outputs = [leaf.operand for leaf in results.leaves]
     with on_tape(trace) as tape:
         inputs = [tape.input(v.type) for v in given]

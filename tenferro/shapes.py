@@ -17,6 +17,7 @@ from tenferro.tracer.errors import ShapeError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.program import ArrayType, SemanticProgram, Value
 from tenferro.tracer.signature import function_name
+from tenferro.tracer.substitution import bodies
 from tenferro.tracer.trace import Trace, check_dtype, current_trace, is_tenferro_array, running_trace
 from tenferro.tracer.traced import TracedArray
 from tenferro.tracer.transform.inputs import Leaf, Opened, is_numeric, leaf_of, open_tree
@@ -98,7 +99,8 @@ def _shapes_inside(trace: Trace, fun: Function, args: tuple[Any, ...], kwargs: d
             leaf.variable(trace, x, f"argument of {name}") for leaf, x in zip(given.leaves, values, strict=True)
         ]
         positional, named = given.close(variables)
-        results = open_tree(trace, fun(*positional, **named), f"{name}: the result")
+        with bodies(trace, fun) as (body,):
+            results = open_tree(trace, body(*positional, **named), f"{name}: the result")
         return results.close([_shape_of(trace, leaf, name) for leaf in results.leaves])
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
+from types import FunctionType, MethodType
 from typing import Any
 
+from tenferro.tracer import tree
 from tenferro.tracer.capture_guards import NO_CAPTURES, Captures
 from tenferro.tracer.contents import evaluation
 from tenferro.tracer.entry import LeafSpec, trace_program
@@ -42,6 +45,8 @@ def traced(
         with substituted(trace, function, call.receiver) as (copied, substitution):
             known.append((trace, substitution))
             substitution.effects.arguments(function, args, kwargs)
+            args = tuple([_given(a, substitution) for a in args])
+            kwargs = {k: _given(a, substitution) for k, a in kwargs.items()}
             called = copied if around is None else around(copied)
             # An outside object among the results is read as one: where it stands.
             return _opened(called(*args, **kwargs), name)
@@ -54,6 +59,16 @@ def traced(
     captures = captured.captures(call.receiver, [array for _, array in result.captured], substitution.places, asked)
     functions = tuple(captured.functions.values())
     return result, captures, Outside(captured.owner, functions, tuple(captured.foreign), tuple(captured.doubts))
+
+
+_FUNCTIONS = (FunctionType, MethodType, functools.partial)
+
+
+def _given(argument: Any, substitution: Substitution) -> Any:
+    """An argument whose functions read traced arrays where they would read outside ones."""
+    if not any(isinstance(x, _FUNCTIONS) for x in tree.leaves(argument)):
+        return argument
+    return tree.map(lambda x: substitution.function(x) if isinstance(x, _FUNCTIONS) else x, argument)
 
 
 def _opened(result: Any, name: str) -> tuple[list[Any], TreeDef]:

@@ -13,12 +13,13 @@ import functools
 import sys
 from collections.abc import Callable, Iterator
 from enum import Enum
-from types import FunctionType, MemberDescriptorType, ModuleType
+from types import FunctionType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any
 
-from tenferro.tracer.attribute_hooks import Behind, instance_dict, lookup, own_member, unhooked
+from tenferro.tracer.attribute_hooks import Behind, Hooks, instance_dict, lookup, own_member, unhooked
 from tenferro.tracer.captures import LRU, MAX_DEPTH, Captured, is_captured_array, is_scalar
 from tenferro.tracer.code_names import asked_names, mentioned_names
+from tenferro.tracer.ownership import Ownership
 from tenferro.tracer.places import Place, of_class
 
 _MISSING = object()
@@ -42,6 +43,28 @@ def functions_of(member: Any) -> Iterator[FunctionType]:
         member = member.func
     if isinstance(member, FunctionType):
         yield member
+
+
+def open_once(
+    hooks: Hooks, owner: Ownership, value: Any, words: frozenset[str], is_given: Callable[[Any], bool]
+) -> None:
+    """Be asked for the attributes of an object or a module of the user's own, without assuming anything of them. Of a
+    class, its arrays and the functions of these names in which arrays are read: ``is_given``."""
+    if isinstance(value, MethodType):
+        value = value.__self__
+    if isinstance(value, ModuleType):
+        if owner.of(value.__name__) == "own":
+            hooks.add_module(value)
+    elif not isinstance(value, type):
+        if owner.of_class(type(value)) == "own":
+            hooks.add_class(type(value))
+    else:
+        for base in [b for b in value.__mro__ if owner.of_class(b) == "own"]:
+            members = [(name, own_member(base, name)) for name in list(vars(base))]
+            for name, member in members:
+                is_read = name in words and any(map(is_given, functions_of(member)))
+                if is_read or is_captured_array(member):
+                    hooks.add_member(base, name)
 
 
 class AttributeReads:

@@ -6,9 +6,10 @@ is over.
 
 from __future__ import annotations
 
+import functools
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from types import MappingProxyType, SimpleNamespace
+from types import CellType, MappingProxyType, MethodType, SimpleNamespace
 from typing import Any
 
 from tenferro.tracer.places import Place
@@ -42,6 +43,25 @@ def parts(value: Any, depth: int = 0) -> Iterator[Any]:
     elif depth < MAX_DEPTH:
         for _, item in items(value):
             yield from parts(item, depth + 1)
+
+
+def reached(value: Any) -> Iterator[Any]:
+    """The parts of a value, and what those of them hold that call others."""
+    for part in parts(value):
+        yield part
+        if type(part) is functools.partial:
+            yield part.func
+            yield from parts((*part.args, *part.keywords.values()))
+        elif type(part) is MethodType:
+            yield part.__func__
+
+
+def contents_of(cell: CellType) -> Iterator[Any]:
+    """What stands in the cell; nothing while it is empty."""
+    try:
+        yield cell.cell_contents
+    except ValueError:
+        return
 
 
 class GlobalsCopy(dict[str, Any]):

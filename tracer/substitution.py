@@ -10,6 +10,9 @@ the copies is changed in the originals when the trace is over, where ``tenferro.
 
 A function that remembers its results (``functools.lru_cache``) is called as it is, outside the trace: what it gives
 back stands outside, as a value that an attribute holds does.
+
+Outside ``jit`` a trace serves one call (``Trace.is_once``): nothing is assumed for later ones, and what the function
+does besides is Python's own. There the functions alone are copied that run once for many turns or lanes.
 """
 
 from __future__ import annotations
@@ -19,18 +22,27 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from types import BuiltinMethodType, CellType, FunctionType, MappingProxyType, MethodType, ModuleType, SimpleNamespace
+from types import (
+    BuiltinMethodType,
+    CellType,
+    CodeType,
+    FunctionType,
+    MappingProxyType,
+    MethodType,
+    ModuleType,
+    SimpleNamespace,
+)
 from typing import Any
 
-from tenferro.tracer.attribute_hooks import Hooks, hooked, lookup, unhooked
-from tenferro.tracer.attribute_reads import AttributeReads
+from tenferro.tracer.attribute_hooks import Behind, Hooks, hooked, lookup, unhooked
+from tenferro.tracer.attribute_reads import AttributeReads, open_once
 from tenferro.tracer.captures import LRU, Captured, is_captured_array as is_array
-from tenferro.tracer.code_names import names_of
-from tenferro.tracer.copies import CONTAINERS, ContainerCopy, GlobalsCopy, items, parts
+from tenferro.tracer.code_names import codes_of, mentioned_names, names_of
+from tenferro.tracer.copies import CONTAINERS, ContainerCopy, GlobalsCopy, contents_of, items, reached
 from tenferro.tracer.dim import pinned
 from tenferro.tracer.effects import Effects
 from tenferro.tracer.places import Held, Place, plain_function
-from tenferro.tracer.trace import CURRENT, Trace
+from tenferro.tracer.trace import CURRENT, Trace, current_trace
 from tenferro.tracer.traced import TracedArray, captured
 from tenferro.tracer.wrap import of_numpy
 
@@ -47,10 +59,12 @@ class Substitution:
         self.reads = AttributeReads(self.captured, self.give, self._has)
         self.effects = Effects(self._taken_back, self.captured.owner)
         self._trace = trace
+        self._is_once = trace.is_once
         self._needing: set[int] = set()  # ids of functions that reach an array
         self._known: dict[int, FunctionType] = {}  # every function looked at, kept alive with its id
         self._edges: dict[int, list[int]] = {}  # the functions that each of them reaches
         self._stored: set[int] = set()  # ids of cells that one of them assigns
+        self._inner: tuple[int, set[CodeType]] = (0, set())  # of functions inside so many that are followed
         self._functions: dict[int, FunctionType] = {}
         self._copies: dict[int, tuple[FunctionType, FunctionType]] = {}  # id of a copy -> it and its original
         self._cells: dict[int, tuple[CellType, CellType]] = {}
@@ -69,6 +83,8 @@ class Substitution:
         kind = type(value)
         if kind is FunctionType:
             return self._function(value) if self._needs(value) else value
+        if self._is_once:
+            self._open(value)
         if kind is ModuleType or not self._trace.alive:
             return value
         if is_array(value):
@@ -110,7 +126,8 @@ class Substitution:
                 finally:
                     CURRENT.reset(token)
                 where = place.call(args, tuple(kwargs.items()))
-                self.captured.visit(where, value)
+                if not self._is_once:
+                    self.captured.visit(where, value)
             return self.give(value, lambda: where)
 
         return remembering
@@ -129,7 +146,7 @@ class Substitution:
 
     def _has(self, value: Any) -> bool:
         """Whether an array, or a function that reaches one, is or stands in the value."""
-        return any(map(self._is_given, self._reached(value))) or self._has_keys(value)
+        return any(map(self._is_given, reached(value))) or self._has_keys(value)
 
     def _is_given(self, part: Any) -> bool:
         return is_array(part) or isinstance(part, LRU) or (type(part) is FunctionType and self._needs(part))
@@ -144,15 +161,6 @@ class Substitution:
     def _has_keys(self, value: Any) -> bool:
         """Whether functions that are copied are keys: a table of functions is asked for the copies."""
         return isinstance(value, dict) and any(type(k) is FunctionType and self._needs(k) for k in value)
-
-    def _reached(self, value: Any) -> Iterator[Any]:
-        for part in parts(value):
-            yield part
-            if type(part) is functools.partial:
-                yield part.func
-                yield from parts((*part.args, *part.keywords.values()))
-            elif type(part) is MethodType:
-                yield part.__func__
 
     def _container(self, value: Any, place: Callable[[], Place] | None) -> Any:
         known = self._containers.get(id(value))
@@ -203,10 +211,24 @@ class Substitution:
         self._containers[id(vars(value))] = ContainerCopy(vars(value), vars(made), given)
         return made
 
+    # -- traces of one call --------------------------------------------------------------------------------------
+
+    def _open(self, value: Any, words: frozenset[str] = frozenset()) -> None:
+        """Be asked for the attributes of an object or a module of the user's own, or those of these names of a class,
+        in a trace of one call."""
+        open_once(self.hooks, self.captured.owner, value, words, self._is_given)
+
+    def read_once(self, owner: Any, name: str, behind: Behind) -> Any:
+        """What the function gets for an attribute."""
+        value = behind(owner, name)
+        return value if name.startswith("__") and name.endswith("__") else self.give(value)
+
     # -- functions -----------------------------------------------------------------------------------------------
 
     def start(self, function: Callable[..., Any], receiver: Any) -> None:
         """Find what the function reaches, before it runs."""
+        if self._is_once:
+            return
         with unhooked():
             self.effects.start(function, receiver)
             self.captured.start(function, receiver)
@@ -216,8 +238,13 @@ class Substitution:
         own = of_numpy(function)
         if own is not None:
             return own
-        plain, _ = plain_function(function)
-        if plain is not None:
+        plain, held = plain_function(function)
+        if plain is not None and self._is_made_here(plain):
+            return function
+        if self._is_once:
+            for found in held:
+                self._open(found.value)
+        elif plain is not None:
             with unhooked():
                 self.captured.function(plain)
         if isinstance(function, MethodType):
@@ -236,20 +263,34 @@ class Substitution:
             return MethodType(self._function(call), function) if id(call) in self._needing else function
         return function
 
+    def _is_made_here(self, function: FunctionType) -> bool:
+        """Whether the traced functions have made this one: what it holds is theirs, and theirs to change."""
+        followed = self.captured.functions
+        if id(function) in followed or id(function) in self._known:
+            return False
+        if len(followed) != self._inner[0]:
+            codes = {c for f in followed.values() for c in codes_of(f.__code__) if c is not f.__code__}
+            self._inner = len(followed), codes
+        return function.__code__ in self._inner[1]
+
     def _look_at(self, values: Sequence[Any]) -> None:
         """Follow the functions from these on, and find those that reach an array."""
-        waiting = [p for v in values for p in self._reached(v) if isinstance(p, FunctionType)]
+        waiting = [p for v in values for p in reached(v) if isinstance(p, FunctionType)]
         while waiting and len(self._known) < MAX_FUNCTIONS:
             function = waiting.pop()
             if id(function) in self._known:
                 continue
             self._known[id(function)] = function
             with unhooked():
-                self.effects.function(function)
-                reached = [p for v in self._outside(function) for p in self._reached(v)]
-            if any(is_array(p) or isinstance(p, LRU) for p in reached):
+                if not self._is_once:
+                    self.effects.function(function)
+                found = [p for v in self._outside(function) for p in reached(v)]
+            if self._is_once:
+                for part in found:
+                    self._open(part)
+            if any(is_array(p) or isinstance(p, LRU) for p in found):
                 self._needing.add(id(function))
-            inner = [p for p in reached if isinstance(p, FunctionType)]
+            inner = [p for p in found if isinstance(p, FunctionType)]
             self._edges[id(function)] = [id(p) for p in inner]
             waiting += inner
         grown = True
@@ -266,7 +307,7 @@ class Substitution:
             if name in stored:
                 self._stored.add(id(cell))
             else:
-                yield from _contents(cell)
+                yield from contents_of(cell)
         yield from function.__defaults__ or ()
         yield from (function.__kwdefaults__ or {}).values()
         if self.captured.owner.of(function.__module__) == "foreign":
@@ -274,6 +315,8 @@ class Substitution:
         for name in names:
             value = function.__globals__.get(name)
             if name in stored or isinstance(value, ModuleType | type):
+                if self._is_once:
+                    self._open(value, mentioned_names(function.__code__))
                 continue
             if isinstance(value, FunctionType) and self.captured.owner.of(value.__module__) != "own":
                 continue
@@ -293,7 +336,7 @@ class Substitution:
         made.__dict__ = function.__dict__
         made.__module__, made.__qualname__, made.__doc__ = function.__module__, function.__qualname__, function.__doc__
         for name, old, new in zip(function.__code__.co_freevars, function.__closure__ or (), closure, strict=True):
-            if new is not old and not _filled(new):
+            if new is not old and not any(True for _ in contents_of(new)):
                 new.cell_contents = self.give(old.cell_contents, functools.partial(Place, old, (), name))
         given = [self.give(d) for d in function.__defaults__ or ()]
         made.__defaults__ = tuple(given) if function.__defaults__ is not None else None
@@ -305,7 +348,7 @@ class Substitution:
         """A cell of its own where something else stands in it than outside; to be filled by the caller."""
         if id(cell) in self._cells:
             return self._cells[id(cell)][1]
-        if id(cell) in self._stored or not any(self._has(v) for v in _contents(cell)):
+        if id(cell) in self._stored or not any(self._has(v) for v in contents_of(cell)):
             return cell
         self._cells[id(cell)] = (cell, CellType())
         return self._cells[id(cell)][1]
@@ -360,7 +403,7 @@ class Substitution:
     def _cell_outside(self, cell: CellType, originals: dict[int, CellType], known: dict[int, Any]) -> CellType:
         if id(cell) in originals:
             return originals[id(cell)]
-        for value in _contents(cell):
+        for value in contents_of(cell):
             found = self.outside(value, known) if isinstance(value, FunctionType) else self._taken_back(value)
             if found is not value:
                 return CellType(found)
@@ -386,31 +429,45 @@ class Substitution:
         return next((c.original for c in self._containers.values() if c.copy is value), value)
 
 
-def _contents(cell: CellType) -> Iterator[Any]:
-    """What stands in the cell; nothing while it is empty."""
-    try:
-        yield cell.cell_contents
-    except ValueError:
-        return
-
-
-def _filled(cell: CellType) -> bool:
-    return any(True for _ in _contents(cell))
-
-
 _current: ContextVar[Substitution | None] = ContextVar("tenferro_substitution", default=None)
 
 
 def substitute(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function to call where a jitted function is met inside a trace."""
-    running = _current.get()
-    return function if running is None else running.function(function)
+    running, trace = _current.get(), current_trace()
+    if running is not None:
+        return running.function(function)
+    if trace is None or trace.scope is None or not trace.is_once:
+        return function
+
+    def as_body(*args: Any, **kwargs: Any) -> Any:
+        with bodies(trace, function) as (body,):
+            return body(*args, **kwargs)
+
+    return as_body
 
 
 def outside(function: Any) -> Any:
     """A function that a trace was given to be called later, as it stands outside of the trace."""
     running = _current.get()
     return function if running is None else running.outside(function)
+
+
+@contextmanager
+def bodies(trace: Trace, *functions: Callable[..., Any]) -> Iterator[tuple[Callable[..., Any], ...]]:
+    """The functions to call in place of functions that run once for many turns or lanes. Outside ``jit`` they read
+    traced arrays, as they do inside, where they are found so already."""
+    if _current.get() is not None or not trace.is_once:
+        yield functions
+        return
+    substitution = Substitution(trace, functions[0])
+    token = _current.set(substitution)
+    try:
+        with hooked(substitution.hooks, substitution.read_once, substitution.give):
+            yield tuple([substitution.function(f) for f in functions])
+    finally:
+        substitution.end()
+        _current.reset(token)
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.op import Tangents
 from tenferro.tracer.program import ArrayType, Operand, Operation, Value
 from tenferro.tracer.records import dataclass
+from tenferro.tracer.substitution import bodies
 from tenferro.tracer.tape import Tangent
 from tenferro.tracer.trace import Trace
 from tenferro.tracer.transform import marks
@@ -49,7 +50,8 @@ def call(trace: Trace, function: Callable[..., Any], given: Opened, setting: Set
         variables = [
             leaf.variable(trace, x, f"argument of {name}") for leaf, x in zip(given.leaves, values, strict=True)
         ]
-        results = results_of(trace, function(given.close(variables)), f"{name}: the result")
+        with bodies(trace, function) as (body,):
+            results = results_of(trace, body(given.close(variables)), f"{name}: the result")
         outputs = [leaf.operand for leaf in results.leaves]
     for leaf in results.leaves:
         if any(is_runtime(n) for n in leaf.operand.type.shape):

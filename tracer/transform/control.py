@@ -19,6 +19,7 @@ from tenferro.tracer.errors import ShapeError, TraceError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.ops import control
 from tenferro.tracer.program import ArrayType, Operand, Value
+from tenferro.tracer.substitution import bodies
 from tenferro.tracer.trace import Trace
 from tenferro.tracer.traced import TracedArray, fresh
 from tenferro.tracer.transform.branches import Part, emit_cond
@@ -33,6 +34,13 @@ def scan(
     trace: Trace, f: Function, init: Any, xs: Any, length: Extent | None, reverse: bool, name: str = "scan"
 ) -> tuple[Any, Any]:
     """``(carry, stacked)``; ``f(carry, x) → (carry, y)``."""
+    with bodies(trace, f) as (body,):
+        return _scan(trace, body, init, xs, length, reverse, name)
+
+
+def _scan(
+    trace: Trace, f: Function, init: Any, xs: Any, length: Extent | None, reverse: bool, name: str
+) -> tuple[Any, Any]:
     initial = results_of(trace, init, f"{name}: init")
     walked = results_of(trace, xs, f"{name}: xs")
     length = _length(trace, walked, length, name)
@@ -43,8 +51,8 @@ def scan(
             slices = [
                 trace.placeholder(ArrayType(x.operand.type.dtype, x.operand.type.shape[1:])) for x in walked.leaves
             ]
-            given = initial.close([_variable(trace, c, t, name) for c, t in zip(carry, types, strict=True)])
-            one = walked.close([_variable(trace, s, s.type, name) for s in slices])
+            given = initial.close([_variable(trace, c, t) for c, t in zip(carry, types, strict=True)])
+            one = walked.close([_variable(trace, s, s.type, f"a slice of the xs of {name}") for s in slices])
             new, stacked = _pair(f(given, one), name)
             found = results_of(trace, new, f"{name}: the carry")
             wanted = _carried(trace, initial, types, found, name)
@@ -76,6 +84,11 @@ def turns(trace: Trace, xs: Any, length: Extent | None, name: str) -> Extent:
 
 def while_loop(trace: Trace, condition: Function, body: Function, init: Any, name: str = "while_loop") -> Any:
     """The carry when ``condition(carry)`` no longer holds; ``body(carry) → carry``."""
+    with bodies(trace, body, condition) as (turn, question):
+        return _while_loop(trace, question, turn, init, name)
+
+
+def _while_loop(trace: Trace, condition: Function, body: Function, init: Any, name: str) -> Any:
     initial = results_of(trace, init, f"{name}: init")
     if not initial.leaves:  # an operation is known by its first result
         while_loop(trace, lambda s: condition(s[0]), lambda s: (body(s[0]), s[1]), (init, True), name)
@@ -84,7 +97,7 @@ def while_loop(trace: Trace, condition: Function, body: Function, init: Any, nam
     while True:
         with taken_out(trace, name) as turn:
             carry = [trace.placeholder(_plain(t)) for t in types]
-            given = initial.close([_variable(trace, c, t, name) for c, t in zip(carry, types, strict=True)])
+            given = initial.close([_variable(trace, c, t) for c, t in zip(carry, types, strict=True)])
             found = results_of(trace, body(given), f"{name}: the carry")
             wanted = _carried(trace, initial, types, found, name)
             outputs = [
@@ -96,7 +109,8 @@ def while_loop(trace: Trace, condition: Function, body: Function, init: Any, nam
         types = wanted
     with taken_out(trace, name) as question:
         again = [trace.placeholder(_plain(t)) for t in types]
-        given = initial.close([_variable(trace, c, t, name) for c, t in zip(again, types, strict=True)])
+        asks = f"the value that the condition of {name} is asked of"
+        given = initial.close([_variable(trace, c, t, asks) for c, t in zip(again, types, strict=True)])
         holds = _truth(trace, condition(given), f"{name}: the condition")
     closing = Closing(trace)
     closing.add(f"condition of {name}", again, question, [holds])
@@ -119,6 +133,11 @@ def while_loop(trace: Trace, condition: Function, body: Function, init: Any, nam
 
 def switch(trace: Trace, index: Operand, branches: Sequence[Function], operands: Sequence[Any], name: str) -> Any:
     """The results of the branch that an int64 chooses."""
+    with bodies(trace, *branches) as found:
+        return _switch(trace, index, found, operands, name)
+
+
+def _switch(trace: Trace, index: Operand, branches: Sequence[Function], operands: Sequence[Any], name: str) -> Any:
     given = open_tree(trace, tuple(operands), f"{name}: the operands")
     wanted: list[np.dtype[Any]] | None = None
     while True:
@@ -211,11 +230,12 @@ def _plain(t: ArrayType) -> ArrayType:
     return ArrayType(t.dtype, t.shape)
 
 
-def _variable(trace: Trace, value: Value, type_: ArrayType, name: str) -> TracedArray:
-    """What the body sees of a value: arrays, and numbers where the carry is one."""
+def _variable(trace: Trace, value: Value, type_: ArrayType, origin: str | None = None) -> TracedArray:
+    """What the body sees of a value: arrays, and numbers where the carry is one. The carry is the body's own, which it
+    may write: what the loop began with stays. ``origin`` names what is not."""
     made = fresh(trace, value, scalar=not value.type.shape)
     made.type = ArrayType(type_.dtype, value.type.shape, type_.weak)
-    made._cell.origin = f"a value of {name}"
+    made._cell.origin = origin
     return made
 
 
