@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any
 
+import numpy as np
+
 from tenferro.staging import Stage, Staged
 from tenferro.tracer.derivation import Derivation
 from tenferro.tracer.dim import as_extent
@@ -18,11 +20,11 @@ from tenferro.tracer.exact import static_key
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.program import Operand, Operation
 from tenferro.tracer.records import dataclass
-from tenferro.tracer.signature import function_name
+from tenferro.tracer.signature import argument_name, function_name
 from tenferro.tracer.substitution import bodies
 from tenferro.tracer.trace import Trace, running_trace
 from tenferro.tracer.transform.batch import Lanes
-from tenferro.tracer.transform.inputs import Leaf, Opened, delivered, open_tree, results_of
+from tenferro.tracer.transform.inputs import Leaf, Opened, delivered, is_numeric, is_size, open_tree, results_of
 from tenferro.tracer.transform.keys import key_of_trace
 from tenferro.tracer.transform.linear import as_recorded
 from tenferro.tracer.transform.positions import of_each, placeholder
@@ -77,7 +79,7 @@ class _Mapped(Staged):
 
 
 def _check_axes(in_axes: Axes, name: str) -> None:
-    if not (in_axes is None or isinstance(in_axes, int | tuple | list)):
+    if not (in_axes is None or isinstance(in_axes, int | np.integer | tuple | list)):
         raise TypeError(
             f"{name}: in_axes of class {type(in_axes).__name__}; an int, None, or a tuple with one for each argument "
             f"is needed{at(user_line())}"
@@ -102,6 +104,7 @@ class _Mapping:
         self._trace = trace
         self._name = name
         self._axis_name = axis_name
+        self._function: Function | None = None  # for error texts
         self._size: Extent | None = None if axis_size is None else as_extent(axis_size)
         if axis_size is not None and (self._size is None or isinstance(self._size, int) and self._size < 0):
             raise BatchError(f"{name}: axis_size is {axis_size!r}; a size of 0 or more is needed{at(user_line())}")
@@ -109,6 +112,7 @@ class _Mapping:
     def record(self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any], in_axes: Axes) -> _Lane:
         """What the function records for one lane."""
         trace, name = self._trace, self._name
+        self._function = function
         given = open_tree(trace, (args, kwargs), f"{name}: the arguments")
         axes = self._axes_of_arguments(args, kwargs, in_axes)
         mine = [axes[place] for place in given.places]
@@ -121,7 +125,11 @@ class _Mapping:
         with taken_out(trace, "vmap") as recording:
             trace.axes.append(lanes)
             try:
-                variables = [self._variable(lanes, leaf, x) for leaf, x in zip(given.leaves, operands, strict=True)]
+                known = [given.values[place] for place in given.places]
+                variables = [
+                    value if x is None and is_size(value) else self._variable(lanes, leaf, x)
+                    for value, leaf, x in zip(known, given.leaves, operands, strict=True)
+                ]
                 positional, named = given.close(variables)
                 with bodies(trace, function) as (body,):
                     results = results_of(trace, body(*positional, **named), f"{name}: the result")
@@ -159,8 +167,8 @@ class _Mapping:
         shape = leaf.operand.type.shape
         if not -len(shape) <= axis < len(shape):
             raise BatchError(
-                f"{self._name}: in_axes has axis {axis} for argument {leaf.path} of rank {len(shape)}; None, or an "
-                f"axis that it has, is needed{at(user_line())}"
+                f"{self._name}: in_axes has axis {axis} for argument {self._shown(leaf)} of rank {len(shape)}; None, "
+                f"or an axis that it has, is needed{at(user_line())}"
             )
         axis %= len(shape)
         self._same_size(shape[axis], leaf)
@@ -173,9 +181,12 @@ class _Mapping:
         elif not self._trace.guard("==", self._size, size):
             describe = self._trace.describe
             raise BatchError(
-                f"{self._name}: argument {leaf.path} has {describe(size)} lanes, others have {describe(self._size)}; "
-                f"one number of lanes is needed{at(user_line())}"
+                f"{self._name}: argument {self._shown(leaf)} has {describe(size)} lanes, others have "
+                f"{describe(self._size)}; one number of lanes is needed{at(user_line())}"
             )
+
+    def _shown(self, leaf: Leaf) -> str:
+        return argument_name(leaf.path, self._function)
 
     def _variable(self, lanes: Lanes, leaf: Leaf, operand: Operand | None) -> Any:
         trace = self._trace
@@ -193,7 +204,7 @@ class _Mapping:
         if axis is None:
             if lanes.of(leaf.operand)[1]:
                 raise BatchError(
-                    f"{self._name}: out_axes is None for result {leaf.path}, which differs between lanes; an axis is "
+                    f"{self._name}: out_axes is None for result{leaf.path}, which differs between lanes; an axis is "
                     f"needed{at(user_line())}"
                 )
             return delivered(trace, of_each(trace, leaf.operand, lambda x: lanes.of(x)[0]), leaf)
@@ -201,12 +212,16 @@ class _Mapping:
         rank = len(full.type.shape)
         if not -rank <= axis < rank:
             raise BatchError(
-                f"{self._name}: out_axes has axis {axis} for result {leaf.path} of rank {rank} with its lanes; an axis "
+                f"{self._name}: out_axes has axis {axis} for result{leaf.path} of rank {rank} with its lanes; an axis "
                 f"in [{-rank}, {rank}) is needed{at(user_line())}"
             )
         order = list(range(1, rank))
         order.insert(axis % rank, 0)
         return delivered(trace, Derivation(trace).permuted(full, order), leaf)
+
+
+def _shown(value: Any) -> str:
+    return "an array" if is_numeric(value) or type(value) is Leaf else f"a {type(value).__name__}"
 
 
 def _prefixed(axes: Axes, results: Opened, what: str) -> list[int | None]:
@@ -216,6 +231,8 @@ def _prefixed(axes: Axes, results: Opened, what: str) -> list[int | None]:
 
 def _by_leaf(axes: Axes, value: Any, what: str) -> list[int | None]:
     """An axis for each leaf of a pytree: axes may stand for whole subtrees."""
+    if isinstance(axes, np.integer):
+        axes = int(axes)
     if axes is None or isinstance(axes, int):
         return [axes] * structure(value, lambda x: type(x) is Leaf).num_leaves
     node, other = container(type(axes)), container(type(value))
@@ -225,6 +242,7 @@ def _by_leaf(axes: Axes, value: Any, what: str) -> list[int | None]:
         given = [axes[k] for k in value]
     elif node is None or other is None or len(held) != len(given):
         raise BatchError(
-            f"{what} {axes!r} for a {type(value).__name__}; a prefix of its structure is needed{at(user_line())}"
+            f"{what} {axes!r} for {_shown(value)}; an int, None, or a prefix of its structure is "
+            f"needed{at(user_line())}"
         )
     return [a for g, h in zip(given, held, strict=True) for a in _by_leaf(g, h, what)]

@@ -62,7 +62,7 @@ class custom_vmap(Custom):
         leaves = call.given.leaves
         variables = [x.variable(trace, x.operand, f"argument of {self._name}") for x in leaves]
         function = substitute(self.__wrapped__)
-        given = call.arguments(call.given.close(variables))
+        given = call.arguments(call.given.hand_on(variables))
         results = results_of(trace, function(*given), f"{self._name}: the result")
         found = [x.operand for x in results.leaves]
         made = trace.emit(self._mark, [*(x.operand for x in leaves), *found], rule=_LanesRule(self, call, results))

@@ -17,12 +17,11 @@ from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.op import Op, Tangents
 from tenferro.tracer.program import ArrayType, Operand
 from tenferro.tracer.records import dataclass
-from tenferro.tracer.signature import function_name
+from tenferro.tracer.signature import check_function, function_name
 from tenferro.tracer.trace import Trace, current_trace
 from tenferro.tracer.traced import TracedArray
 from tenferro.tracer.transform import custom
-from tenferro.tracer.transform.gradients import type_text
-from tenferro.tracer.transform.inputs import Leaf, Opened, open_tree, results_of
+from tenferro.tracer.transform.inputs import Leaf, Opened, is_size, open_tree, results_of, type_text
 from tenferro.tracer.transform.linear import has_tangent, sized
 from tenferro.tracer.transform.rules import Rule
 from tenferro.tracer.tree import opened
@@ -42,9 +41,10 @@ class Custom:
     def __init__(
         self, fun: Function, nondiff_argnums: int | Sequence[int] = (), nondiff_argnames: str | Iterable[str] = ()
     ) -> None:
+        name = type(self).__name__
+        check_function(fun, f"{name}: fun")
         functools.update_wrapper(self, fun)
         self.__wrapped__ = fun
-        name = type(self).__name__
         self._name = f"{name}({function_name(fun)})"
         self._nondiff = _places(fun, nondiff_argnums, nondiff_argnames, self._name)
 
@@ -135,7 +135,11 @@ class Call:
         places = (*fixed.places, *(len(fixed.values) + k for k in free.places))
         both = opened((held, mine), name)[1]
         self.given = Opened(both, values, places, (*fixed.leaves, *free.leaves))
-        self.forms = [Kind(x.weak, x.scalar, x.path) for x in self.given.leaves]
+        found = [values[k] for k in places]
+        self.forms = [
+            Kind(x.weak, x.scalar, x.path, v if is_size(v) else None)
+            for x, v in zip(self.given.leaves, found, strict=True)
+        ]
 
     @property
     def is_free(self) -> list[bool]:
@@ -171,14 +175,17 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What stands for a leaf in a rule."""
+    """What stands for a leaf in a rule. ``size``: the int or size that is handed on as it is."""
 
     weak: bool
     scalar: bool
     path: str
+    size: Any = None
 
-    def variable(self, trace: Trace, value: Operand, name: str) -> TracedArray:
-        """A variable of the kind, which the rule may not write."""
+    def variable(self, trace: Trace, value: Operand, name: str) -> Any:
+        """A variable of the kind, which the rule may not write; an int as it is."""
+        if self.size is not None:
+            return self.size
         return Leaf(value, self.weak, self.scalar, self.path).variable(trace, value, f"argument of the rule of {name}")
 
 

@@ -16,7 +16,7 @@ from tenferro.tracer.entry import trace_program
 from tenferro.tracer.errors import ShapeError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.program import ArrayType, SemanticProgram, Value
-from tenferro.tracer.signature import function_name
+from tenferro.tracer.signature import check_function, function_name
 from tenferro.tracer.substitution import bodies
 from tenferro.tracer.trace import Trace, check_dtype, current_trace, is_tenferro_array, running_trace
 from tenferro.tracer.traced import TracedArray
@@ -77,6 +77,7 @@ def eval_shape(fun: Function, *args: Any, **kwargs: Any) -> Any:
     and what is no number are handed on. Nothing is computed.
 
     TraceError where ``fun`` asks for elements; ShapeError where a shape depends on elements."""
+    check_function(fun, "eval_shape: fun")
     name = f"eval_shape({function_name(fun)})"
     if current_trace() is not None:
         return _shapes_inside(running_trace(name), fun, args, kwargs, name)

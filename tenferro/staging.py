@@ -39,4 +39,5 @@ class Staged(ABC):
         def whole(*args: Any, **kwargs: Any) -> Any:
             return self.stage(function, args, kwargs).finish()
 
+        whole.__wrapped__ = function  # type: ignore[attr-defined]  # its parameters are those of the function
         return whole

@@ -51,7 +51,7 @@ def call(trace: Trace, function: Callable[..., Any], given: Opened, setting: Set
             leaf.variable(trace, x, f"argument of {name}") for leaf, x in zip(given.leaves, values, strict=True)
         ]
         with bodies(trace, function) as (body,):
-            results = results_of(trace, body(given.close(variables)), f"{name}: the result")
+            results = results_of(trace, body(given.hand_on(variables)), f"{name}: the result")
         outputs = [leaf.operand for leaf in results.leaves]
     for leaf in results.leaves:
         if any(is_runtime(n) for n in leaf.operand.type.shape):

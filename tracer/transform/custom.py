@@ -42,7 +42,7 @@ def call(trace: Trace, function: Callable[..., Any], given: Opened, mark: Op, ru
         variables = [
             leaf.variable(trace, x, f"argument of {rule.name}") for leaf, x in zip(given.leaves, held, strict=True)
         ]
-        results = results_of(trace, function(given.close(variables)), f"{rule.name}: the result")
+        results = results_of(trace, function(given.hand_on(variables)), f"{rule.name}: the result")
         found = [leaf.operand for leaf in results.leaves]
     made = trace.emit(mark, [*(leaf.operand for leaf in given.leaves), *found], rule=rule)
     return results.close([delivered(trace, y, leaf) for y, leaf in zip(made, results.leaves, strict=True)])

@@ -13,12 +13,12 @@ from typing import Any
 from tenferro.tracer.derivation import Derivation
 from tenferro.tracer.errors import DerivativeError, ShapeError
 from tenferro.tracer.lines import at, user_line
-from tenferro.tracer.program import ArrayType, Operand, Value
+from tenferro.tracer.program import Operand, Value
 from tenferro.tracer.records import dataclass
 from tenferro.tracer.tape import Tangent, Tape
 from tenferro.tracer.trace import KINDS, Trace
 from tenferro.tracer.traced import TracedArray
-from tenferro.tracer.transform.inputs import Leaf, Opened, apart, delivered, leaf_of, open_tree, results_of
+from tenferro.tracer.transform.inputs import Leaf, Opened, apart, delivered, leaf_of, open_tree, results_of, type_text
 from tenferro.tracer.transform.linear import as_recorded, has_tangent, on_tape, pull, push, replay, sized
 from tenferro.tracer.transform.positions import differing_further, everywhere, given_back, summed, together
 from tenferro.tracer.tree import opened
@@ -227,15 +227,6 @@ def fitting(trace: Trace, given: Leaf, like: Leaf, what: str) -> Operand:
 
 def _gives_way(given: Leaf, kind: str) -> bool:
     return given.weak and KINDS.index(given.operand.type.dtype.kind) <= KINDS.index(kind)
-
-
-def type_text(trace: Trace, type_: ArrayType) -> str:
-    """A type as users know it: sizes by their names, or by their numbers where the trace serves one call."""
-    sizes = [trace.describe(n) for n in type_.shape]
-    if trace.is_once:
-        hints = [trace.hint(n) for n in type_.shape]
-        sizes = [text if n is None else str(n) for text, n in zip(sizes, hints, strict=True)]
-    return f"{type_.dtype.name} of shape ({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
 
 
 def closed(trace: Trace, like: Opened, operands: Sequence[Operand | None]) -> Any:

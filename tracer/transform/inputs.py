@@ -56,6 +56,12 @@ def leaf_of(trace: Trace, x: Any, name: str, path: str = "") -> Leaf:
     return Leaf(value, weak, not value.type.shape and (weak or not isinstance(x, np.ndarray)), path)
 
 
+def is_size(x: Any) -> bool:
+    """Whether a leaf is Python's own int or bool, or a size: the same in all lanes and turns, and handed on as it is
+    where nothing is done to it, so that it can be a size or a choice of the function's."""
+    return type(x) in (int, bool, Dim)
+
+
 @dataclass(frozen=True, slots=True)
 class Opened:
     """A pytree of which some leaves are numeric: those as leaves, the others as they are."""
@@ -71,6 +77,17 @@ class Opened:
         for place, value in zip(self.places, values, strict=True):
             found[place] = value
         return unflatten(self.treedef, found)
+
+    def hand_on(self, values: Sequence[Any]) -> Any:
+        """As ``close``, but that ints and sizes are handed on as they are."""
+        given = [self.values[k] for k in self.places]
+        return self.close([g if is_size(g) else x for g, x in zip(given, values, strict=True)])
+
+
+def type_text(trace: Trace, type_: ArrayType) -> str:
+    """A type as users know it: sizes by their names, or by their numbers where the trace serves one call."""
+    sizes = [trace.describe(n) for n in type_.shape]
+    return f"{type_.dtype.name} of shape ({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
 
 
 def open_tree(trace: Trace, tree: Any, what: str, takes: Callable[[Any], bool] = is_numeric) -> Opened:
