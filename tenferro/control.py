@@ -12,16 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from tenferro import tree
+from tenferro import python_loops, tree
 from tenferro.tracer.derivation import Derivation
 from tenferro.tracer.dim import as_extent
-from tenferro.tracer.errors import ShapeError
+from tenferro.tracer.errors import AxisError, ShapeError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.program import Operand
+from tenferro.tracer.signature import check_function
 from tenferro.tracer.trace import Trace, current_trace, running_trace
 from tenferro.tracer.traced import TracedArray
 from tenferro.tracer.transform import control as traced
-from tenferro.tracer.transform.inputs import is_numeric, leaf_of
+from tenferro.tracer.transform.inputs import is_numeric, leaf_of, type_text
 
 Function = Callable[..., Any]
 
@@ -50,10 +51,13 @@ def scan(
 
     ShapeError where the carry changes its type, or the sizes of ``xs`` differ."""
     del unroll  # the body is compiled as a loop whatever it says; results are the same
+    check_function(f, "scan: f")
+    if not progress and (done := python_loops.scan(f, init, xs, length, reverse)):
+        return done[0]  # type: ignore[no-any-return]
 
     def run(init: Any, xs: Any, length: Any) -> Any:
         trace = running_trace("scan")
-        turns = None if length is None else _extent(length, "length")
+        turns = None if length is None else _extent(length, "scan: length")
         if isinstance(turns, int) and turns < 0:
             raise ShapeError(f"scan: length is {turns}; a number of turns of 0 or more is needed{at(user_line())}")
         if progress:
@@ -71,6 +75,10 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
 
     The value is a pytree whose shapes and dtypes stay. Reverse-mode derivatives keep what each turn needs, as many as
     there turn out to be."""
+    check_function(cond_fun, "while_loop: cond_fun")
+    check_function(body_fun, "while_loop: body_fun")
+    if done := python_loops.while_loop(cond_fun, body_fun, init_val):
+        return done[0]
 
     def run(value: Any) -> Any:
         return traced.while_loop(running_trace("while_loop"), cond_fun, body_fun, value)
@@ -81,9 +89,14 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
 def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, *, unroll: int | bool | None = None) -> Any:
     """``for i in range(lower, upper): val = body_fun(i, val)``. The bounds are ints, sizes, or traced integers."""
     del unroll
+    check_function(body_fun, "fori_loop: body_fun")
+    if done := python_loops.fori_loop(lower, upper, body_fun, init_val):
+        return done[0]
 
     def run(lower: Any, upper: Any, value: Any) -> Any:
         trace = running_trace("fori_loop")
+        for what, bound in (("lower", lower), ("upper", upper)):
+            _check_bound(trace, bound, f"fori_loop: {what}")
         if not (isinstance(lower, TracedArray) or isinstance(upper, TracedArray)):
             return _counted(trace, lower, upper, body_fun, value)
         _, _, last = traced.while_loop(
@@ -97,7 +110,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, *, unro
 
 def _counted(trace: Trace, lower: Any, upper: Any, body: Function, value: Any) -> Any:
     """With a number of turns that is known before it begins."""
-    begin, end = _extent(lower, "lower"), _extent(upper, "upper")
+    begin, end = _extent(lower, "fori_loop: lower"), _extent(upper, "fori_loop: upper")
     from tenferro.tracer.dims import maximum, sub
 
     turns = maximum(sub(end, begin), 0)
@@ -108,10 +121,17 @@ def _counted(trace: Trace, lower: Any, upper: Any, body: Function, value: Any) -
     return last
 
 
+def _check_bound(trace: Trace, x: Any, what: str) -> None:
+    if is_numeric(x) and np.ndim(x):
+        shown = type_text(trace, leaf_of(trace, x, what).type)
+        raise ShapeError(f"{what} is {shown}; one number is needed{at(user_line())}")
+
+
 def _extent(x: Any, what: str) -> Any:
     found = as_extent(x)
     if found is None:
-        raise ShapeError(f"{what} is {x!r}; an int or a size is needed{at(user_line())}")
+        shown = f"a traced {x.dtype}" if type(x) is TracedArray else repr(x)
+        raise ShapeError(f"{what} is {shown}; an int or a size is needed{at(user_line())}")
     return found
 
 
@@ -120,6 +140,10 @@ def cond(pred: Any, true_fun: Function, false_fun: Function, *operands: Any, ope
 
     Both return pytrees of one structure, shapes and dtypes. ShapeError where they do not."""
     given = operands if operand is None else (*operands, operand)
+    check_function(true_fun, "cond: true_fun")
+    check_function(false_fun, "cond: false_fun")
+    if done := python_loops.cond(pred, true_fun, false_fun, given):
+        return done[0]
 
     def run(pred: Any, *given: Any) -> Any:
         trace = running_trace("cond")
@@ -137,7 +161,8 @@ def _truth(trace: Trace, pred: Any) -> Operand:
     value = leaf_of(trace, pred, "cond").operand
     if value.type.shape:
         raise ShapeError(
-            f"cond: pred of type {value.type}; one bool is needed, numpy.where chooses by element{at(user_line())}"
+            f"cond: pred is {type_text(trace, value.type)}; one bool is needed, numpy.where chooses by "
+            f"element{at(user_line())}"
         )
     b = Derivation(trace)
     return value if value.type.dtype == np.bool_ else b.not_equal(value, b.like(0, value))
@@ -145,14 +170,22 @@ def _truth(trace: Trace, pred: Any) -> Operand:
 
 def switch(index: Any, branches: Sequence[Function], *operands: Any) -> Any:
     """``branches[index](*operands)``; an index out of range takes the nearest branch. Only one of them runs."""
+    if not isinstance(branches, Sequence) or isinstance(branches, str):
+        raise TypeError(
+            f"switch: branches of class {type(branches).__name__}; a sequence of functions is needed{at(user_line())}"
+        )
+    for k, branch in enumerate(branches):
+        check_function(branch, f"switch: branches[{k}]")
     if not branches:
         raise ValueError(f"switch: no branches; at least one is needed{at(user_line())}")
+    if done := python_loops.switch(index, branches, operands):
+        return done[0]
 
     def run(index: Any, *given: Any) -> Any:
         trace = running_trace("switch")
-        value = leaf_of(trace, index, "switch").operand
+        value = leaf_of(trace, index, "switch: index").operand
         if value.type.shape or value.type.dtype.kind not in "iu":
-            raise ShapeError(f"switch: index of type {value.type}; one integer is needed{at(user_line())}")
+            raise ShapeError(f"switch: index is {type_text(trace, value.type)}; one integer is needed{at(user_line())}")
         return traced.switch(
             trace, Derivation(trace).convert(value, np.dtype(np.int64)), tuple(branches), given, "switch"
         )
@@ -163,17 +196,31 @@ def switch(index: Any, branches: Sequence[Function], *operands: Any) -> Any:
 def map(f: Function, xs: Any, *, batch_size: int | None = None) -> Any:
     """``f`` of every entry along the leading axes of ``xs``, one after the other, stacked. ``tn.vmap`` does them at
     once. batch_size: so many at once."""
+    check_function(f, "map: f")
     if batch_size is not None:
         return _in_batches(f, xs, batch_size)
-    return scan(lambda _, x: (None, f(x)), None, xs)[1]
+
+    def turn(_: None, x: Any) -> tuple[None, Any]:
+        return None, f(x)
+
+    if done := python_loops.scan(turn, None, xs, None, False):
+        return done[0][1]
+
+    def run(xs: Any) -> Any:
+        return traced.scan(running_trace("map"), turn, None, xs, None, False, "map")[1]
+
+    return _run(run, (xs,), "map")
 
 
 def _in_batches(f: Function, xs: Any, batch_size: int) -> Any:
     from tenferro.batching import vmap
 
-    if batch_size < 1:
-        raise ValueError(f"map: batch_size is {batch_size}; at least 1 is needed{at(user_line())}")
-    count = len(tree.leaves(xs)[0])
+    if not isinstance(batch_size, int) or batch_size < 1:
+        raise ValueError(f"map: batch_size is {batch_size!r}; an int of at least 1 is needed{at(user_line())}")
+    leaves = tree.leaves(xs)
+    if not leaves or not all(is_numeric(x) and np.ndim(x) for x in leaves):
+        raise ShapeError(f"map: xs are no arrays with a leading axis, along which to go{at(user_line())}")
+    count = len(leaves[0])
     whole = count // batch_size * batch_size
     each = vmap(f)
     first = map(each, tree.map(lambda x: x[:whole].reshape((whole // batch_size, batch_size, *x.shape[1:])), xs))
@@ -191,18 +238,23 @@ def associative_scan(fn: Function, elems: Any, reverse: bool = False, axis: int 
     tree: pairs are combined, the running results of the pairs give those of the odd entries, one more combination those
     of the even ones (Blelloch 1990, "Prefix sums and their applications"). reverse: from the end.
 
-    ShapeError where the sizes along the axis differ."""
+    ShapeError where the sizes along the axis differ, and for results of another structure or shape than the slices."""
+    check_function(fn, "associative_scan: fn")
 
     def run(elems: Any) -> Any:
         values, treedef = tree.flatten(elems)
         if not values:
             return elems
+        _check_elems(elems, axis)
         moved = [np.moveaxis(x, axis, 0) for x in values]
         if reverse:
             moved = [np.flip(x, 0) for x in moved]
 
         def combined(a: list[Any], b: list[Any]) -> list[Any]:
-            return tree.leaves(fn(tree.unflatten(treedef, _back(a, axis)), tree.unflatten(treedef, _back(b, axis))))
+            first, second = _back(a, axis), _back(b, axis)
+            found = fn(tree.unflatten(treedef, first), tree.unflatten(treedef, second))
+            _check_combined(found, elems, first)
+            return tree.leaves(found)
 
         def fronted(a: list[Any], b: list[Any]) -> list[Any]:
             return [np.moveaxis(x, axis, 0) for x in combined(a, b)]
@@ -214,6 +266,48 @@ def associative_scan(fn: Function, elems: Any, reverse: bool = False, axis: int 
         return tree.unflatten(treedef, _back(found, axis))
 
     return _run(run, (elems,), "associative_scan")
+
+
+def _check_elems(elems: Any, axis: int) -> None:
+    """ShapeError unless all leaves are arrays of one size along the axis."""
+    if not isinstance(axis, int):
+        raise TypeError(f"associative_scan: axis is {axis!r}; an int is needed{at(user_line())}")
+    values, places = tree.leaves(elems), tree.paths(tree.structure(elems))
+    sizes = []
+    for x, place in zip(values, places, strict=True):
+        if not is_numeric(x):
+            raise TypeError(
+                f"associative_scan: elems{place} of class {type(x).__name__}; an array is needed{at(user_line())}"
+            )
+        rank = np.ndim(x)
+        if not -rank <= axis < rank:
+            raise AxisError(
+                f"associative_scan: elems{place} has rank {rank}; axis {axis}, along which to go, is "
+                f"needed{at(user_line())}"
+            )
+        sizes.append(x.shape[axis])
+        if sizes[-1] != sizes[0]:
+            raise ShapeError(
+                f"associative_scan: elems{place} has {sizes[-1]} entries along axis {axis}, elems{places[0]} has "
+                f"{sizes[0]}; one number of them is needed{at(user_line())}"
+            )
+
+
+def _check_combined(found: Any, elems: Any, slices: Sequence[Any]) -> None:
+    """ShapeError unless ``fn`` returned what could be slices of ``elems``."""
+    wanted, structure = tree.structure(elems), tree.structure(found)
+    if structure != wanted:
+        raise ShapeError(
+            f"associative_scan: fn returned the structure {structure}; that of elems, {wanted}, is "
+            f"needed{at(user_line())}"
+        )
+    for x, y, place in zip(tree.leaves(found), slices, tree.paths(wanted), strict=True):
+        if np.shape(x) != np.shape(y):
+            where = f" at {place}" if place else ""
+            raise ShapeError(
+                f"associative_scan: fn returned shape {np.shape(x)}{where} for slices of shape {np.shape(y)}; the same "
+                f"is needed{at(user_line())}"
+            )
 
 
 def _back(xs: list[Any], axis: int) -> list[Any]:

@@ -19,8 +19,9 @@ _disabled: ContextVar[bool] = ContextVar("tenferro_jit_disabled", default=False)
 def disable_jit(disable: bool = True) -> Iterator[None]:
     """Call jitted functions as Python functions in this context: debuggers and ``print`` see arrays.
 
-    On NumPy arrays NumPy computes, on ``tn.Array`` one operation runs after the other. Derivatives and the like are
-    still traced, call by call. ``disable=False`` inside turns jit on again."""
+    On NumPy arrays NumPy computes, on ``tn.Array`` one operation runs after the other. ``scan``, ``while_loop``,
+    ``fori_loop``, ``map``, ``cond`` and ``switch`` call their functions turn by turn, on ``tn.Array``s and Python's
+    ints. Derivatives and the like are still traced, call by call. ``disable=False`` inside turns jit on again."""
     token = _disabled.set(disable)
     switches.pause()  # native calls ask nobody
     try:
@@ -28,6 +29,11 @@ def disable_jit(disable: bool = True) -> Iterator[None]:
     finally:
         switches.resume()
         _disabled.reset(token)
+
+
+def is_on() -> bool:
+    """Whether functions run as Python's in this context."""
+    return _disabled.get()
 
 
 def is_disabled(function: JitFunction) -> bool:

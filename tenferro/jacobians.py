@@ -10,7 +10,7 @@ from tenferro.staging import Stage, Staged
 from tenferro.tracer.errors import DerivativeError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.program import Operand
-from tenferro.tracer.signature import function_name
+from tenferro.tracer.signature import check_function, function_name
 from tenferro.tracer.trace import Trace, running_trace
 from tenferro.tracer.traced import TracedArray, fresh
 from tenferro.tracer.transform import gradients as traced, jacobians
@@ -50,6 +50,7 @@ jacobian = jacrev
 def hessian(fun: Function, argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False) -> Transformed:
     """A function that gives the matrix of second derivatives of ``fun``, as ``jacfwd(jacrev(fun))`` does: for an
     argument of shape ``t`` and a result of shape ``s`` a block of shape ``s + t + t``."""
+    check_function(fun, "hessian: fun")
     inner = jacrev(fun, argnums, has_aux, holomorphic)
     name = f"hessian({function_name(fun)})"
     return Transformed(inner, _Jacobian(jacobians.forward, argnums, has_aux, holomorphic, name), name)

@@ -16,7 +16,7 @@ from tenferro.tracer.dim import make_dim
 from tenferro.tracer.errors import DerivativeError, LeakError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.program import DimScalar, Literal, Operand
-from tenferro.tracer.signature import function_name
+from tenferro.tracer.signature import check_function, function_name
 from tenferro.tracer.substitution import bodies
 from tenferro.tracer.trace import Trace, current_trace, running_trace
 from tenferro.tracer.traced import fresh, operand
@@ -49,6 +49,7 @@ def jvp(fun: Function, primals: Sequence[Any], tangents: Sequence[Any], has_aux:
     result.
 
     ShapeError where tangents do not fit; DerivativeError for operations without a derivative."""
+    check_function(fun, "jvp: fun")
     name = f"jvp({function_name(fun)})"
     for what, given in (("primals", primals), ("tangents", tangents)):
         if not isinstance(given, tuple | list):
@@ -194,6 +195,7 @@ def vjp(fun: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     has_aux: ``fun`` returns a pair, whose second part comes along as a third result.
 
     DerivativeError for operations that have no derivative."""
+    check_function(fun, "vjp: fun")
     name = f"vjp({function_name(fun)})"
 
     return _run(_Held(Pullback, name, has_aux), fun, primals, name)  # type: ignore[no-any-return]
@@ -204,6 +206,7 @@ def linearize(fun: Function, *primals: Any, has_aux: bool = False) -> tuple[Any,
 
     ``push(*tangents)`` gives what ``jvp`` gives for these tangents, without computing ``fun`` again. has_aux: ``fun``
     returns a pair, whose second part comes along as a third result."""
+    check_function(fun, "linearize: fun")
     name = f"linearize({function_name(fun)})"
 
     return _run(_Held(Pushforward, name, has_aux), fun, primals, name)  # type: ignore[no-any-return]

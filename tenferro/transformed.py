@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from tenferro.staging import Function as Function, Staged
-from tenferro.tracer.lines import at, user_line
+from tenferro.tracer.signature import check_function
 from tenferro.tracer.trace import current_trace
 
 Around: TypeAlias = Callable[[Function], Function]
@@ -32,10 +32,7 @@ class Transformed:
     def __init__(self, function: Function, around: Around, name: str, parameters: Sequence[str] | None = None) -> None:
         """``parameters``: names of the positional ones, where they are not the function's own. TypeError for what is no
         function."""
-        if not callable(function):
-            raise TypeError(
-                f"{name}: an object of class {type(function).__name__}; a function is needed{at(user_line())}"
-            )
+        check_function(function, f"{name.partition('(')[0]}: fun")
         inner, outer = unwrapped(function)
         functools.update_wrapper(self, inner)
         self.__dict__["__name__"] = name  # the qualified name stays the user's: pickling a decorated function finds it

@@ -217,6 +217,34 @@ def function_name(function: Callable[..., Any]) -> str:
     return name.rpartition("<locals>.")[2]
 
 
+def check_function(function: Any, what: str) -> None:
+    """TypeError for what is no function; ``what`` names the argument."""
+    if not callable(function):
+        raise TypeError(
+            f"{what} is an object of class {type(function).__name__}; a function is needed{at(user_line())}"
+        )
+
+
+def parameter_names(function: Callable[..., Any]) -> tuple[str, ...]:
+    """The names of the positional parameters, for error texts; none where they are not known."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return ()
+    return tuple([p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)])
+
+
+def argument_name(path: str, function: Callable[..., Any] | None = None) -> str:
+    """How a leaf of ``(args, kwargs)`` reads: the path ``[0][1]['w']`` as ``y['w']``, or ``1['w']`` where the name of
+    the parameter is not known."""
+    kind, _, rest = path.partition("]")
+    number, _, inside = rest.removeprefix("[").partition("]")
+    names = () if function is None or kind != "[0" else parameter_names(function)
+    if kind == "[0" and number.isdigit() and int(number) < len(names):
+        number = names[int(number)]
+    return number.strip("'\"") + inside
+
+
 def _numbers(setting: str, value: Any) -> tuple[int, ...]:
     """The numbers in a setting such as ``static_argnums``; TypeError for anything else."""
     given = () if value is None else value if isinstance(value, Iterable) and not isinstance(value, str) else (value,)

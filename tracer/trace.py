@@ -327,10 +327,11 @@ class Trace:
     # -- sizes, as users know them -----------------------------------------------------------------------------------
 
     def describe(self, extent: Extent) -> str:
-        """The size in the function's own names: ``n``, ``x.shape[0]``, with its value where this call has one."""
+        """The size in the function's own names: ``n``, ``x.shape[0]``, with its value where this call has one; the
+        value alone where it is the only call."""
         value = self.hint(extent)
-        if isinstance(extent, int):
-            return str(extent)
+        if isinstance(extent, int) or (self.is_once and value is not None):
+            return str(value)
         text = _SYMBOL.sub(self._symbol_name, str(extent))
         return text if value is None else f"{text} = {value}"
 

@@ -7,6 +7,7 @@ alike, become operands.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from tenferro.tracer.substitution import bodies
 from tenferro.tracer.trace import Trace
 from tenferro.tracer.traced import TracedArray, fresh
 from tenferro.tracer.transform.branches import Part, emit_cond
-from tenferro.tracer.transform.inputs import Leaf, Opened, delivered, open_tree, results_of
+from tenferro.tracer.transform.inputs import Leaf, Opened, delivered, is_numeric, open_tree, results_of, type_text
 from tenferro.tracer.transform.loops import emit_scan
 from tenferro.tracer.transform.recording import taken_out
 
@@ -53,7 +54,7 @@ def _scan(
             ]
             given = initial.close([_variable(trace, c, t) for c, t in zip(carry, types, strict=True)])
             one = walked.close([_variable(trace, s, s.type, f"a slice of the xs of {name}") for s in slices])
-            new, stacked = _pair(f(given, one), name)
+            new, stacked = pair_of(f(given, one), name)
             found = results_of(trace, new, f"{name}: the carry")
             wanted = _carried(trace, initial, types, found, name)
             outputs = [
@@ -159,7 +160,7 @@ def _branch(
     """A branch that was recorded, its results converted to the dtypes that are wanted; and its results as they came."""
     with taken_out(trace, name) as recording:
         variables = [leaf.variable(trace, leaf.operand, f"operand of {name}") for leaf in given.leaves]
-        found = results_of(trace, f(*given.close(variables)), f"{name}: the result of a branch")
+        found = results_of(trace, f(*given.hand_on(variables)), f"{name}: the result of a branch")
         outputs = [leaf.operand for leaf in found.leaves]
         if wanted is not None:
             b = Derivation(trace)
@@ -189,9 +190,8 @@ def _common_dtype(trace: Trace, leaves: Sequence[Leaf], name: str) -> np.dtype[A
         )
         gives_way = leaf.weak and np.can_cast(mine.dtype, wanted.dtype, "same_kind")
         if not same or (mine.dtype != wanted.dtype and not gives_way):
-            raise ShapeError(
-                f"{name}: branches return {wanted} and {mine}{_where(leaf)}; one type is needed{at(user_line())}"
-            )
+            types = f"{type_text(trace, wanted)} and {type_text(trace, mine)}"
+            raise ShapeError(f"{name}: branches return {types}{_where(leaf)}; one type is needed{at(user_line())}")
     return wanted.dtype
 
 
@@ -215,9 +215,11 @@ def _carried(trace: Trace, initial: Opened, types: list[ArrayType], found: Opene
         elif same and old.weak:
             wanted.append(ArrayType(new.dtype, old.shape, leaf.weak))
         else:
+            # A fori_loop carries what it counts before the value.
+            where = _where(leaf) if name != "fori_loop" else _where(replace(leaf, path=leaf.path.partition("]")[2]))
             raise ShapeError(
-                f"{name}: the carry{_where(leaf)} begins as {old} and becomes {new}; one type is needed, begin with "
-                f"that or convert{at(user_line())}"
+                f"{name}: the carry{where} begins as {type_text(trace, old)} and becomes {type_text(trace, new)}; one "
+                f"type is needed, begin with that or convert{at(user_line())}"
             )
     return wanted
 
@@ -243,25 +245,35 @@ def _result(trace: Trace, value: Value, type_: ArrayType) -> TracedArray:
     return fresh(trace, value)
 
 
-def _pair(result: Any, name: str) -> tuple[Any, Any]:
+def pair_of(result: Any, name: str) -> tuple[Any, Any]:
+    """What the function of a scan returned, which must be a pair."""
     if not isinstance(result, tuple) or len(result) != 2:
         raise TraceError(
-            f"{name}: the function returned a {type(result).__name__}; a pair of the next carry and of what is stacked "
+            f"{name}: the function returned {_shown(result)}; a pair of the next carry and of what is stacked "
             f"(or None) is needed{at(user_line())}"
         )
     return result
 
 
+def _shown(result: Any) -> str:
+    if isinstance(result, tuple):
+        return f"{len(result)} values"
+    return "one value" if is_numeric(result) else f"a {type(result).__name__}"
+
+
 def _truth(trace: Trace, x: Any, what: str) -> Operand:
     found = results_of(trace, x, what)
     if len(found.leaves) != 1 or found.leaves[0].operand.type.shape:
-        raise ShapeError(
-            f"{what}: {[str(leaf.operand.type) for leaf in found.leaves]}; one bool is needed{at(user_line())}"
-        )
+        raise ShapeError(f"{what}: {_types(trace, found)}; one bool is needed{at(user_line())}")
     value = found.leaves[0].operand
     return (
         value if value.type.dtype == np.bool_ else Derivation(trace).not_equal(value, Derivation(trace).like(0, value))
     )
+
+
+def _types(trace: Trace, found: Opened) -> str:
+    shown = " and ".join(type_text(trace, leaf.operand.type) for leaf in found.leaves)
+    return shown or "nothing"
 
 
 def _length(trace: Trace, walked: Opened, length: Extent | None, name: str) -> Extent:
