@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -10,6 +11,7 @@ from unittest.mock import patch
 
 import numpy as np
 
+import tenferro as tn
 from tenferro.engines.cpu import toolchain
 from tenferro.engines.cpu.engine import CpuEngine
 from tenferro.engines.cpu.toolchain import Target, host_target
@@ -50,6 +52,18 @@ def engine(engine_id: str) -> Engine:
             return CpuEngine()
         case _:
             raise ValueError(f"no engine {engine_id!r}")
+
+
+@contextmanager
+def engines_as_they_were() -> Iterator[None]:
+    """The default runtime has the engines that it had, with their shares of the threads, when this is left."""
+    runtime = tn.default_runtime()
+    before = list(runtime.engines())
+    shares = [(e, e.share) for e in before if isinstance(e, CpuEngine)]
+    yield
+    for mine, share in shares:
+        mine.share = share
+    runtime.reconfigure(lambda configuration: configuration.engines.__setitem__(slice(None), before))
 
 
 def settings(**changes: Any) -> Config:

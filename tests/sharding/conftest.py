@@ -6,16 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-import tenferro as tn
-from tenferro.engines.cpu.engine import CpuEngine
+from tests.running import engines_as_they_were
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _own_engines() -> Iterator[None]:
-    runtime = tn.default_runtime()
-    before = list(runtime.engines())
-    shares = [(e, e.share) for e in before if isinstance(e, CpuEngine)]
-    yield
-    for engine, share in shares:
-        engine.share = share
-    runtime.reconfigure(lambda configuration: configuration.engines.__setitem__(slice(None), before))
+    with engines_as_they_were():
+        yield
