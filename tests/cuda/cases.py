@@ -25,7 +25,7 @@ from tenferro.tracer.config import config
 from tenferro.tracer.op import Contraction, Library
 from tenferro.tracer.ops import OPS
 from tenferro.tracer.program import ArrayType, SemanticProgram
-from tests.cuda import lax_cases
+from tests.cuda import gradient_cases, lax_cases
 from tests.cuda.running import SHIM, kernels_of, run_on_shim
 from tests.running import executable, one_op, outputs_of
 from tests.samples import SAMPLES, Agreement, Sample
@@ -266,6 +266,17 @@ def windows() -> tuple[Case, ...]:
     return tuple(found)
 
 
+@cache
+def gradients() -> tuple[Case, ...]:
+    """Gradients of functions of many kinds, backwards through each kind of region."""
+    found = []
+    for number, order in enumerate(ORDERS if FULL else ("C", "strided")):
+        for dtype in ("float32", "float64") if FULL else (("float32", "float64")[number % 2],):
+            for name, function, operands in gradient_cases.calls(order, dtype, number):
+                found.append(traced(f"{name} in {order}", function, operands, None))
+    return tuple(found)
+
+
 BENCHMARKS: tuple[ArrayCase, ...] = (*pointwise.CASES, *reductions.CASES, *layout.CASES)
 
 
@@ -289,5 +300,6 @@ GROUPS: dict[str, Callable[[], tuple[Case, ...]]] = {
     "row programs": row_programs,
     "layouts": layouts,
     "windows": windows,
+    "gradients": gradients,
     "benchmarks": benchmarks,
 }
