@@ -28,8 +28,8 @@ def layer_norm(x: Any) -> Any:
 
 
 def mlp(x: Any) -> Any:
-    weights = np.ones((1031, 40)) / 64, np.ones((40, 3)) / 8
-    return losses.mlp(*(w.astype(x.dtype) for w in weights), x)
+    first, second = np.ones((1031, 40), x.dtype) / 64, np.ones((40, 3), x.dtype) / 8
+    return losses.mlp(first, second, x)
 
 
 def gathered(x: Any) -> Any:

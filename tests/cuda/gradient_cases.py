@@ -25,7 +25,8 @@ def calls(order: str, dtype: str, number: int) -> list[Call]:
     found: list[tuple[Callable[..., Any], tuple[Array, ...]]] = [
         (f.gelu, (x,)), (f.layer_norm, (wide, gain, shift)), (f.log_sum_exp, (wide,)), (f.cross_entropy, (x, labels)),
         (f.mlp, (*weights, x)), (f.norm, (wide,)), (f.running_sums, (x,)), (f.gathered, (x, index)),
-        (f.scattered, (x, index)), (f.largest, (x,)), (f.masked, (x,)), (f.waves, (x,)), (f.products, (x,)), (f.stencil, (x,)),
+        (f.scattered, (x, index)), (f.largest, (x,)), (f.masked, (x,)), (f.waves, (x,)), (f.products, (x,)),
+        (f.stencil, (x,)),
     ]  # fmt: skip
     firsts = [(f"gradient of {loss.__name__}", _gradient(loss, operands), operands) for loss, operands in found]
     return firsts + [
