@@ -125,9 +125,11 @@ def chosen_of(numbers: Sequence[int], args: Sequence[Any], name: str) -> list[in
     found = [k % count for k in numbers]
     for k in found:
         if args[k] is not None and container(type(args[k])) is None and not is_numeric(args[k]):
+            is_object = hasattr(args[k], "__dict__")
+            cure = ": argnums=1 leaves the object of a method out, tn.tree.register_pytree_node opens its class"
             raise DerivativeError(
                 f"{name}: argument {k} of class {type(args[k]).__name__}; an array or a number of floats, or a pytree "
-                f"of them, is needed{at(user_line())}"
+                f"of them, is needed{cure if is_object else ''}{at(user_line())}"
             )
     if len(set(found)) != len(found):
         raise ValueError(

@@ -7,7 +7,6 @@ made here; then among all programs of the function, in ``tenferro.programs``, wh
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable, Hashable, Sequence
 from types import MethodType
 from typing import TYPE_CHECKING, Any, overload
@@ -24,11 +23,11 @@ from tenferro.tracer.exact import static_key
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.program import SemanticProgram
 from tenferro.tracer.records import dataclass
-from tenferro.tracer.signature import Argnames, Argnums, Binder, BoundCall
+from tenferro.tracer.signature import Argnames, Argnums, Binder, BoundCall, check_function
 from tenferro.tracer.switches import is_paused
 from tenferro.tracer.trace import current_trace
 from tenferro.tracer.tree import container
-from tenferro.transformed import Transformed, unwrapped
+from tenferro.transformed import Transformed, of_method, unwrapped
 
 if TYPE_CHECKING:
     from tenferro.compiled import Compiled
@@ -354,6 +353,9 @@ class BoundMethod:
         self.__func__ = function
         self.__self__ = instance
 
+    def _unwrapped(self) -> tuple[Callable[..., Any], Around | None]:
+        return of_method(MethodType(self.__func__.__wrapped__, self.__self__), self.__func__._around)
+
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         if current_trace() is not None:
             return _inlined(self.__func__)(self.__self__, *args, **kwargs)
@@ -468,9 +470,10 @@ def jit(
         names = engine_names("jit", engines)
 
     def decorate(function: Callable[..., Any]) -> JitFunction:
-        _check_function(function)
-        inner, around = unwrapped(function) if isinstance(function, Transformed) else (function, None)
-        binder = Binder(function, static_argnums, static_argnames, donate_argnums, donate_argnames)
+        check_function(function, "jit: f")
+        inner, around = unwrapped(function) if isinstance(function, Transformed | BoundMethod) else (function, None)
+        of = inner if isinstance(function, BoundMethod) else function
+        binder = Binder(of, static_argnums, static_argnames, donate_argnums, donate_argnames)
         made = JitFunction(inner, binder, max_compiles, engines=names, around=around)
         made.__name__ = getattr(function, "__name__", made.__name__)
         return made
@@ -485,16 +488,3 @@ def _check_max_compiles(value: Any) -> None:
         raise TypeError(f"jit: max_compiles is {value!r}; an int, or None, is needed{at(user_line())}")
     if value < 1:
         raise ValueError(f"jit: max_compiles is {value}; at least 1, or None, is needed{at(user_line())}")
-
-
-def _check_function(function: Any) -> None:
-    found, cure = f"an object of class {type(function).__name__}", "a function is needed"
-    if isinstance(function, classmethod):
-        cure = "the function inside it is needed: @classmethod stands above @tn.jit"
-    elif inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        found, cure = f"{function.__name__} is a generator", "a function that returns arrays is needed"
-    elif inspect.iscoroutinefunction(function):
-        found, cure = f"{function.__name__} is a coroutine", "a function that returns arrays is needed"
-    elif callable(function):
-        return
-    raise TypeError(f"jit: {found}; {cure}{at(user_line())}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
+from types import MethodType
 from typing import Any, TypeAlias
 
 from tenferro.staging import Function as Function, Staged
@@ -74,6 +75,13 @@ def _composed(around: Around, outer: Around) -> Around:
         return around(outer(function))
 
     return both
+
+
+def of_method(method: MethodType, around: Around | None) -> tuple[Function, Around | None]:
+    """A plain method, and what is made of it where ``around`` makes that of its function."""
+    if around is None:
+        return method, None
+    return method, lambda bound: functools.partial(around(bound.__func__), bound.__self__)  # type: ignore[attr-defined]
 
 
 def unwrapped(function: Function) -> tuple[Function, Around | None]:

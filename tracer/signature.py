@@ -218,11 +218,17 @@ def function_name(function: Callable[..., Any]) -> str:
 
 
 def check_function(function: Any, what: str) -> None:
-    """TypeError for what is no function; ``what`` names the argument."""
-    if not callable(function):
-        raise TypeError(
-            f"{what} is an object of class {type(function).__name__}; a function is needed{at(user_line())}"
-        )
+    """TypeError for what is no function of arrays; ``what`` names the transformation and the argument."""
+    found, cure = f"an object of class {type(function).__name__}", "a function is needed"
+    if isinstance(function, classmethod):
+        cure = f"the function inside it is needed: @classmethod stands above @tn.{what.partition(':')[0]}"
+    elif inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        found, cure = f"{function.__name__}, a generator", "a function that returns arrays is needed"
+    elif inspect.iscoroutinefunction(function):
+        found, cure = f"{function.__name__}, a coroutine", "a function that returns arrays is needed"
+    elif callable(function):
+        return
+    raise TypeError(f"{what} is {found}; {cure}{at(user_line())}")
 
 
 def parameter_names(function: Callable[..., Any]) -> tuple[str, ...]:

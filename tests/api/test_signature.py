@@ -195,8 +195,8 @@ async def coroutine(x):
         (3, "an object of class int; a function is needed"),
         (X, "an object of class ndarray; a function"),
         (classmethod(f), "@classmethod stands above @tn.jit"),
-        (generator, "generator is a generator; a function that returns arrays is needed"),
-        (coroutine, "coroutine is a coroutine; a function that returns arrays is needed"),
+        (generator, "f is generator, a generator; a function that returns arrays is needed"),
+        (coroutine, "f is coroutine, a coroutine; a function that returns arrays is needed"),
     ],
 )
 def test_what_is_no_function_of_arrays_is_refused(function, text):
