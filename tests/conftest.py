@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import tempfile
 from collections.abc import Iterator
@@ -21,6 +22,12 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-snapshots", action="store_true", help="rewrite the texts in tests/snapshots")
+
+
+def pytest_collection_finish() -> None:
+    """Collections in tests need not walk over the tests themselves, which take seconds each time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
