@@ -24,12 +24,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-snapshots", action="store_true", help="rewrite the texts in tests/snapshots")
 
 
-def pytest_collection_finish() -> None:
-    """Collections in tests need not walk over the tests themselves, which take seconds each time."""
-    gc.collect()
-    gc.freeze()
-
-
 @pytest.fixture(scope="session")
 def root() -> Path:
     """The project's root folder."""
@@ -52,6 +46,15 @@ def _engines_as_they_were() -> Iterator[None]:
         import tenferro as tn
 
         tn.default_runtime().reconfigure(lambda c: c.remove_engine("reference:0"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _short_collections() -> Iterator[None]:
+    """Collections that a test asks for walk over what its own file has made, not over all that is there by then: the
+    programs that eager operations keep, and the tests themselves, would make each take seconds."""
+    gc.collect()
+    gc.freeze()
+    yield
 
 
 def _engine_names() -> list[str]:
