@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from operator import index
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from tenferro.staging import Stage, Staged
 from tenferro.tracer.errors import DerivativeError
 from tenferro.tracer.lines import at, user_line
@@ -33,9 +35,10 @@ def value_and_grad(
 
     fun: returns one real number. argnums: which positional arguments to differentiate with respect to; for an int the
     gradient has the structure of that argument, for a sequence it is a tuple of them. Arguments may be pytrees of
-    floats. has_aux: ``fun`` returns a pair, whose second part comes along undifferentiated: the result is then
-    ``((value, aux), gradient)``. holomorphic: ``fun`` is a holomorphic function of complex numbers. allow_int: leaves
-    of integers are left out, with zeros as their gradients.
+    floats and of complex numbers x + iy, for which the gradient is ∂f/∂x − i ∂f/∂y. has_aux: ``fun`` returns a pair,
+    whose second part comes along undifferentiated: the result is then ``((value, aux), gradient)``. holomorphic:
+    ``fun`` is a holomorphic function of complex numbers. allow_int: leaves of integers are left out, with zeros as
+    their gradients.
 
     DerivativeError for arguments that are no floats and results that are no number."""
     name = f"value_and_grad({function_name(fun)})"
@@ -58,7 +61,7 @@ class _Gradient(Staged):
         self, argnums: Argnums, has_aux: bool, holomorphic: bool, allow_int: bool, name: str, with_value: bool
     ) -> None:
         self._numbers = numbers(argnums, name)
-        self._is_single = isinstance(argnums, int)
+        self._is_single = is_number(argnums)
         self._has_aux = has_aux
         self._holomorphic = holomorphic
         self._allow_int = allow_int
@@ -103,10 +106,15 @@ def of_chosen(function: Function, chosen: Sequence[int], args: Sequence[Any], kw
     return called
 
 
+def is_number(argnums: Argnums) -> bool:
+    """Whether it is one argument's place, and no sequence of them; of NumPy's integers too."""
+    return isinstance(argnums, int | np.integer)
+
+
 def numbers(argnums: Argnums, name: str) -> tuple[int, ...]:
-    found = (argnums,) if isinstance(argnums, int) else argnums
+    found: Any = (argnums,) if is_number(argnums) else argnums
     try:
-        return tuple(index(k) for k in found)
+        return tuple([index(k) for k in found])
     except TypeError:
         raise TypeError(
             f"{name}: argnums is {argnums!r}; an int or a sequence of them is needed{at(user_line())}"

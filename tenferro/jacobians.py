@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tenferro.gradients import Argnums, chosen_of, numbers, of_chosen
+from tenferro.gradients import Argnums, chosen_of, is_number, numbers, of_chosen
 from tenferro.staging import Stage, Staged
 from tenferro.tracer.errors import DerivativeError
 from tenferro.tracer.lines import at, user_line
@@ -64,7 +64,7 @@ class _Jacobian(Staged):
     ) -> None:
         self._blocks = blocks
         self._numbers = numbers(argnums, name)
-        self._is_single = isinstance(argnums, int)
+        self._is_single = is_number(argnums)
         self._has_aux = has_aux
         self._holomorphic = holomorphic
         self._allow_int = allow_int
@@ -88,7 +88,8 @@ class _Jacobian(Staged):
 
     def _check(self, leaf: Leaf) -> None:
         if not (self._allow_int and leaf.operand.type.dtype.kind in "biu"):
-            check_varies(leaf, self._name, "argument", self._holomorphic)
+            forward = self._blocks is jacobians.forward
+            check_varies(leaf, self._name, "argument", self._holomorphic, forward)
 
     def _check_result(self, leaf: Leaf) -> None:
         needed, kinds = ("complex", "c") if self._holomorphic else ("real", "f")

@@ -149,13 +149,23 @@ def array_function(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     if found is None:
         present = _present((args, kwargs), name)
         if present is not None:
-            return _of_present(name, function(*present[0], **present[1]), (args, kwargs), near(name))
+            return _of_present(name, _by_numpy(function, name, *present), (args, kwargs), near(name))
         module = "numpy.linalg" if function.__module__ == "numpy.linalg" else "numpy"
         raise TraceError(f"{module}.{name}: not available in a traced function{near(name)}{at(user_line())}")
     try:
         return found.function(*args, **kwargs)
     except TraceError as error:
         return concretely(found, args, kwargs, error)
+
+
+def _by_numpy(function: Any, name: str, args: Any, kwargs: dict[str, Any]) -> Any:
+    """NumPy's own function on present elements, which it may not write."""
+    try:
+        return function(*args, **kwargs)
+    except ValueError as error:
+        if "read-only" not in str(error):
+            raise
+    raise TraceError(f"numpy.{name}: writes into an array, which is not available here{near(name)}{at(user_line())}")
 
 
 def concretely(function: ApiFunction, args: Any, kwargs: dict[str, Any], error: TraceError) -> Any:

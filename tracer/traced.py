@@ -28,7 +28,8 @@ from tenferro.tracer.varying import keep_slope
 INT64 = np.dtype(np.int64)
 BOOL = np.dtype(np.bool_)
 # Methods without a traced counterpart that only read; they serve captured arrays.
-_CONCRETE_METHODS = frozenset({"choose", "dumps", "flat", "tofile"})
+# Methods of NumPy's own on present elements; what serves where these are being differentiated.
+_CONCRETE_METHODS = {"choose": "", "dumps": "", "flat": "; x.reshape(-1) has the same elements", "tofile": ""}
 # Operators; methods of the same names take no argument that could be a sequence.
 _ARITHMETIC = frozenset({"add", "subtract", "multiply", "divide", "floor_divide", "remainder", "divmod", "power"})
 _NUMBERS = {"f": float, "c": complex}  # the classes of Python numbers that are arguments, as isinstance asks
@@ -243,9 +244,9 @@ class TracedArray(ArrayMethods):
         self._keep_slope(asked)
         return found
 
-    def _keep_slope(self, asked: str) -> None:
+    def _keep_slope(self, asked: str, cure: str = "") -> None:
         if self._cell.trace.varying and self.known() is None:
-            keep_slope(self._cell.trace, self.read(), asked)
+            keep_slope(self._cell.trace, self.read(), asked, cure)
 
     def _known_number(self, asked: str) -> Any:
         trace = self.live_trace()
@@ -287,15 +288,15 @@ class TracedArray(ArrayMethods):
 
     def item(self, *args: Any) -> Any:
         """The Python scalar; only of arrays that the trace itself has made."""
-        return self._number("item").item(*args)
+        return self._constant("item").item(*args)
 
     def tolist(self) -> Any:
         """Nested lists; only of arrays that the trace itself has made."""
-        return self._number("tolist").tolist()
+        return self._constant("tolist").tolist()
 
     def tobytes(self, order: Any = "C") -> bytes:
         """The bytes; only of arrays that the trace itself has made."""
-        return bytes(self._number("tobytes").tobytes(order))
+        return bytes(self._constant("tobytes").tobytes(order))
 
     def __contains__(self, value: Any) -> bool:
         return value in self._number("in")
@@ -323,6 +324,8 @@ class TracedArray(ArrayMethods):
         if name.startswith("_"):
             raise AttributeError(name)
         if name in _CONCRETE_METHODS and (found := self._contents(f"ndarray.{name}")) is not None:
+            if name != "tofile":
+                self._keep_slope(f"ndarray.{name}", _CONCRETE_METHODS[name])
             return getattr(found, name)
         message = f"ndarray.{name}: not available on a traced value"
         if hasattr(np, name):

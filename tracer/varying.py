@@ -47,7 +47,7 @@ def keep_slope(trace: Trace, operand: Operand, what: str, cure: str = "") -> Non
 def keep_slopes(trace: Trace, found: Any, given: Any, name: str, cure: str) -> None:
     """The same of a function that NumPy has computed of present elements: what is no number of its results has no
     slope anyway."""
-    if not trace.varying or np.asarray(found).dtype.kind not in "fcO":
+    if not trace.varying or not _has_slopes(found):
         return
     kind = type(given)
     if kind in (tuple, list):
@@ -57,3 +57,10 @@ def keep_slopes(trace: Trace, found: Any, given: Any, name: str, cure: str) -> N
         keep_slopes(trace, found, list(given.values()), name, cure)
     elif hasattr(kind, "live_trace") and given._cell.known is None:
         keep_slope(trace, given.read(), name, cure)
+
+
+def _has_slopes(found: Any) -> bool:
+    """Whether a result, or one of several, could have a slope."""
+    if isinstance(found, tuple | list):
+        return any(map(_has_slopes, found))
+    return np.asarray(found).dtype.kind in "fcO"

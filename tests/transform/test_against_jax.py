@@ -209,6 +209,15 @@ def test_holomorphic_functions(name: str):
     agrees(lambda np, lib: lib.hessian(lambda z: f(np, z).sum(), holomorphic=True), Z)
 
 
+@pytest.mark.parametrize("name", list(COMPLEX))
+def test_gradients_by_complex_numbers(name: str):
+    """Their gradients, also where complex and real numbers stand in one pytree."""
+    f = COMPLEX[name]
+    agrees(lambda np, lib: lib.value_and_grad(lambda z: (abs(f(np, z)) ** 2).sum()), Z)
+    agrees(lambda np, lib: lib.jacrev(lambda z: abs(f(np, z)) + f(np, z).imag), Z)
+    agrees(lambda np, lib: lib.grad(lambda p: (abs(f(np, p["z"])) * p["x"][:1]).sum()), {"z": Z, "x": X})
+
+
 def test_a_complex_function_of_real_numbers_has_a_forward_jacobian():
     agrees(lambda np, lib: lib.jacfwd(lambda x: np.exp(1j * x) * x), X)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tenferro as tn
-from tenferro.tracer.errors import DerivativeError
+from tenferro.tracer.errors import DerivativeError, TraceError
 
 X = np.array([3.0, 4.0])
 REFUSED: dict[str, Callable[[Any], Any]] = {
@@ -18,7 +18,14 @@ REFUSED: dict[str, Callable[[Any], Any]] = {
     "float": lambda x: float(x[0]) * x[1],
     "complex": lambda x: complex(x[0]).real * x[1],
     "quantile": lambda x: np.quantile(x, x[0] / 4),
+    "item": lambda x: x[0].item() * x[1],
+    "tolist": lambda x: x.tolist()[0] * x[1],
+    "tobytes": lambda x: np.frombuffer(x.tobytes())[0] * x[1],
+    "ndarray.flat": lambda x: sum((x * x).flat) + x[0],
+    "lstsq": lambda x: np.linalg.lstsq(np.outer(x, x) + np.eye(2), x, rcond=None)[0].sum(),
+    "eig": lambda x: np.linalg.eig(np.outer(x, x))[0].real.sum(),
 }
+"""By what the error names. Some give several results."""
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -34,6 +41,9 @@ ALLOWED: dict[str, tuple[Callable[[Any], Any], list[float]]] = {
     "text": (lambda x: x.sum() * len(f"{x[0]:.2f}"), [4, 4]),
     "bools": (lambda x: x.sum() * np.isin(x, [3.0]).sum(), [1, 1]),
     "held": (lambda x: x.sum() * float(tn.stop_gradient(x)[1]), [4, 4]),
+    "elements": (lambda x: x.sum() * sum(tn.stop_gradient(x).flat), [7, 7]),
+    "a list": (lambda x: x.sum() * (x > 3).tolist().count(True), [1, 1]),
+    "of several results": (lambda x: x.sum() * np.linalg.eig(np.diag(X))[0][1], [4, 4]),
     "another array": (lambda x: x.sum() * np.roots(X)[0], [-4 / 3, -4 / 3]),
     "another argument": (lambda x: (lambda y: x.sum() * float(y))(X[1]), [4, 4]),
 }
@@ -57,3 +67,19 @@ def test_the_inner_of_two_derivatives() -> None:
     with pytest.raises(DerivativeError, match="^float: "):
         tn.grad(lambda x: tn.grad(lambda y: y**2 * float(x[0]))(1.0))(X)
     assert tn.grad(lambda y: y**2 * float(X[0]))(1.0) == 6.0
+
+
+WRITING: dict[str, Callable[[Any], Any]] = {
+    "fill_diagonal": lambda x: np.fill_diagonal(np.outer(x, x), x**3),
+    "put": lambda x: np.put(np.zeros(6), [1, 2], x),
+    "place": lambda x: np.place(x * x, [True, False], [5.0]),
+    "putmask": lambda x: np.putmask(x * x, [True, False], [5.0]),
+}
+
+
+@pytest.mark.parametrize("name", WRITING)
+def test_functions_that_write_name_what_serves(name: str) -> None:
+    """Elements that NumPy would write into are those of a value, whose slope it would not know of."""
+    for transformed in (tn.grad(WRITING[name]), tn.jit(WRITING[name])):
+        with pytest.raises(TraceError, match=rf"^numpy\.{name}: .*; x.* is.*\(at .*test_lost_slopes\.py"):
+            transformed(X)

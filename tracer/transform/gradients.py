@@ -247,10 +247,10 @@ def check_scalar_result(trace: Trace, results: Opened, name: str, holomorphic: b
         return leaves[0]
     what = type_text(trace, leaves[0].operand.type) if len(leaves) == 1 else f"{len(leaves) or 'no'} values"
     needed = "one complex number" if holomorphic else "one real number"
-    raise DerivativeError(
-        f"{name}: the function returned {what}; {needed} is needed. tn.jacrev, tn.jacfwd and tn.vjp differentiate "
-        f"functions of more results, has_aux=True sets others apart{at(user_line())}"
-    )
+    cure = "tn.jacrev, tn.jacfwd and tn.vjp differentiate functions of more results, has_aux=True sets others apart"
+    if len(leaves) == 1 and leaves[0].operand.type.dtype.kind == "c" and not holomorphic:
+        cure = "holomorphic=True asks for the derivative of a holomorphic function, tn.vjp differentiates others"
+    raise DerivativeError(f"{name}: the function returned {what}; {needed} is needed. {cure}{at(user_line())}")
 
 
 def _class_name(x: Any) -> str:

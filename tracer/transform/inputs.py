@@ -122,15 +122,16 @@ def apart(trace: Trace, leaf: Leaf) -> Value:
     return build.copied(trace, leaf.operand)
 
 
-def check_varies(leaf: Leaf, name: str, what: str, holomorphic: bool) -> None:
-    """DerivativeError unless the leaf has a derivative of the kind that is asked for."""
+def check_varies(leaf: Leaf, name: str, what: str, holomorphic: bool, forward: bool = False) -> None:
+    """DerivativeError unless the leaf has a derivative of the kind that is asked for. ``forward``: one column for each
+    number, of which a complex one has two."""
     kind = leaf.operand.type.dtype.kind
     if kind == "f" and not holomorphic:
         return
-    if kind == "c" and holomorphic:
+    if kind == "c" and (holomorphic or not forward):
         return
     cures = {
-        "c": "holomorphic=True asks for the derivative of a holomorphic function, tn.vjp differentiates others",
+        "c": "holomorphic=True asks for the derivative of a holomorphic function, tn.jvp differentiates others",
         "f": "complex numbers are needed for holomorphic=True",
     }
     cure = cures.get(kind, "floats are needed: x.astype(float), or 2.0 for 2; ints of jitted functions are sizes")
