@@ -81,7 +81,7 @@ def of_method(method: MethodType, around: Around | None) -> tuple[Function, Arou
     """A plain method, and what is made of it where ``around`` makes that of its function."""
     if around is None:
         return method, None
-    return method, lambda bound: functools.partial(around(bound.__func__), bound.__self__)  # type: ignore[attr-defined]
+    return method, lambda bound: functools.partial(around(bound.__func__), bound.__self__)
 
 
 def unwrapped(function: Function) -> tuple[Function, Around | None]:

@@ -227,6 +227,18 @@ def contents(trace: Trace, operand: Operand, what: str) -> AnyArray | None:
     return evaluation(trace).value(operand, what) if trace.captured else None
 
 
+def outside_element(trace: Trace, value: Value, key: Any) -> Any:
+    """In a body of a trace of one call, an outside array's element at a known place: a NumPy scalar, which no turn and
+    no lane reads again. None for anything else."""
+    places = key if type(key) is tuple else (key,)
+    if trace.scope is None or any(type(k) is not int for k in places):
+        return None
+    array = next(a for v, a in trace.captured.values() if v == value)
+    if not isinstance(array, np.ndarray) or len(places) != array.ndim:
+        return None
+    return array[places] if all(-n <= k < n for k, n in zip(places, array.shape, strict=True)) else None
+
+
 def runtime_size(trace: Trace, extent: Extent, what: str) -> int | None:
     """The present value of a run-time extent that depends on captured arrays alone, or None."""
     return evaluation(trace).size(extent, what) if trace.captured else None

@@ -9,15 +9,18 @@ from __future__ import annotations
 import functools
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from types import CellType, MappingProxyType, MethodType, SimpleNamespace
+from types import CellType, FunctionType, MappingProxyType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
 
+from tenferro.tracer.code_names import names_of
+from tenferro.tracer.ownership import is_foreign
 from tenferro.tracer.places import Place
 from tenferro.tracer.records import dataclass
 
 MAX_DEPTH = 32  # of containers in containers
 CONTAINERS = (dict, list, tuple, deque, MappingProxyType, SimpleNamespace)
 _MISSING = object()
+_PLAIN = (int, float, complex, bool, str, type(None))
 Give = Callable[[Any, Callable[[], Place] | None], Any]
 """What a traced function gets for a value from outside, and where that stood."""
 
@@ -62,6 +65,17 @@ def contents_of(cell: CellType) -> Iterator[Any]:
         yield cell.cell_contents
     except ValueError:
         return
+
+
+def reads_nothing(function: Any) -> bool:
+    """Whether all that a function reads outside are numbers, texts, and modules of Python, NumPy and this package, so
+    that nothing has to be given in another form; False where that is not seen at once."""
+    if type(function) is not FunctionType or function.__defaults__ or function.__kwdefaults__:
+        return False
+    space = function.__globals__
+    read = [space.get(name) for name in names_of(function.__code__)[0]]
+    read += [v for cell in function.__closure__ or () for v in contents_of(cell)]
+    return all(type(v) in _PLAIN or (type(v) is ModuleType and is_foreign(v.__name__)) for v in read)
 
 
 class GlobalsCopy(dict[str, Any]):

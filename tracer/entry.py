@@ -15,11 +15,12 @@ from tenferro.tracer.dims import DimExpr, is_runtime
 from tenferro.tracer.errors import REFUSALS, TenferroError, TraceError
 from tenferro.tracer.exact import told_apart
 from tenferro.tracer.finish import Renaming, finish, late_inputs
+from tenferro.tracer.freezing import is_refusal, refused, thaw
 from tenferro.tracer.lines import SourceLine, at, is_users
 from tenferro.tracer.program import DimScalar, Operand, Value
 from tenferro.tracer.records import dataclass
 from tenferro.tracer.result import OutLeaf, TraceResult
-from tenferro.tracer.trace import CURRENT, Trace, check_dtype, is_tenferro_array
+from tenferro.tracer.trace import CURRENT, Trace, check_dtype, current_trace, is_tenferro_array
 from tenferro.tracer.traced import TracedArray, captured
 from tenferro.tracer.tree import TreeDef
 from tenferro.tracer.wrap import wrapped
@@ -82,6 +83,8 @@ def trace_program(
         return _Outputs(trace, arguments, leaves).collect(found, treedef)
     finally:
         trace.alive = False
+        thaw(trace.frozen)
+        trace.frozen.clear()
         CURRENT.reset(token)
         REFUSALS.reset(noting)
         if around is not None:  # the function that called this one may catch them
@@ -96,6 +99,9 @@ def _called(rebuild: Callable[[list[Any]], Any], arguments: list[Any], refusals:
     except ValueError as error:
         if isinstance(error.__cause__, TenferroError):
             raise error.__cause__ from None
+        trace = current_trace()
+        if trace is not None and trace.frozen and is_refusal(error):
+            raise refused(trace.name, _raised_at(error)) from error
         raise
     except TypeError as error:
         if type(error) is TypeError and refusals and str(refusals[-1]).endswith(at(_raised_at(error))):

@@ -38,7 +38,7 @@ from tenferro.tracer.attribute_hooks import Behind, Hooks, hooked, lookup, unhoo
 from tenferro.tracer.attribute_reads import AttributeReads, open_once
 from tenferro.tracer.captures import LRU, Captured, is_captured_array as is_array
 from tenferro.tracer.code_names import codes_of, mentioned_names, names_of
-from tenferro.tracer.copies import CONTAINERS, ContainerCopy, GlobalsCopy, contents_of, items, reached
+from tenferro.tracer.copies import CONTAINERS, ContainerCopy, GlobalsCopy, contents_of, items, reached, reads_nothing
 from tenferro.tracer.dim import pinned
 from tenferro.tracer.effects import Effects
 from tenferro.tracer.places import Held, Place, plain_function
@@ -457,7 +457,7 @@ def outside(function: Any) -> Any:
 def bodies(trace: Trace, *functions: Callable[..., Any]) -> Iterator[tuple[Callable[..., Any], ...]]:
     """The functions to call in place of functions that run once for many turns or lanes. Outside ``jit`` they read
     traced arrays, as they do inside, where they are found so already."""
-    if _current.get() is not None or not trace.is_once:
+    if _current.get() is not None or not trace.is_once or all(map(reads_nothing, functions)):
         yield functions
         return
     substitution = Substitution(trace, functions[0])

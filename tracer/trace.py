@@ -26,6 +26,7 @@ from tenferro.tracer.errors import (
     TraceError,
     UnrolledLoopWarning,
 )
+from tenferro.tracer.freezing import freeze
 from tenferro.tracer.lines import SourceLine, at, user_line
 from tenferro.tracer.numbering import ValueNumbers
 from tenferro.tracer.op import Op
@@ -134,6 +135,7 @@ class Trace:
         self.varying: set[int] = set()  # ids of the arguments that derivatives are being taken of
         self.depth = 0  # how many derivatives are being taken, one inside the other
         self.is_once = False  # whether it serves one call only, whose captured arrays are known
+        self.frozen: list[np.ndarray[Any, Any]] = []  # captured arrays that nobody can write until it has ended
         self.is_cut = False  # whether operations were taken out again: ids are not dense then
         self._bounds = Bounds()
         self._numbers = ValueNumbers()
@@ -179,6 +181,7 @@ class Trace:
         value = Value(-1 - len(self.late), ArrayType(dtype, self._extents(index, shape)))
         self.late.append(ProgramInput(value, "captured", name))
         self.captured[id(array)] = (value, array)
+        self.frozen += freeze(array) if self.is_once else ()
         return value
 
     def constant(self, array: np.ndarray[Any, Any]) -> Value:

@@ -15,7 +15,7 @@ from tenferro.tracer import build, complaints
 from tenferro.tracer.api.methods import ArrayMethods
 from tenferro.tracer.api.record import API
 from tenferro.tracer.cells import READ_ONLY, AnyArray, Cell, Reshaped, Step, Transposed, is_contiguous, undoes, whole
-from tenferro.tracer.contents import contents
+from tenferro.tracer.contents import contents, outside_element
 from tenferro.tracer.dim import Dim, make_dim, shape_of
 from tenferro.tracer.dims import Extent, product
 from tenferro.tracer.errors import DtypeError, MutationError, RangeError, ShapeError, TraceError
@@ -203,6 +203,13 @@ class TracedArray(ArrayMethods):
             return concretely(API[name], args, kwargs, error)
         is_own = self.type.weak and all(x is None or is_number(x) for x in args)
         return number_of(result) if is_own else result
+
+    def __getitem__(self, key: Any) -> Any:
+        if self._cell.input is not None and self._parent is None and self._cell.trace.is_once:
+            element = outside_element(self._cell.trace, self._cell.input, key)
+            if element is not None:
+                return as_traced(self._cell.trace, element, "getitem")
+        return self._call("getitem", self, key)
 
     # -- writes ------------------------------------------------------------------------------------------------------
 
