@@ -83,13 +83,16 @@ def empty_error(instruction: Instruction) -> ShapeError:
 
 def unmet_error(instruction: Instruction) -> Exception:
     """For what a function asks of elements and did not find: the place of a largest or smallest of NaNs alone, an
-    average under weights whose sum is 0."""
-    name, reason = instruction.params["name"], instruction.params["reason"]
-    if reason == "weights":
-        text = "weights sum to zero, which can't be normalized; another sum is needed"
-        return DivisionError(f"{name}: {text}{at(_line(instruction))}")
-    text = "All-NaN slice encountered; a number in each row is needed"
-    return ShapeError(f"{name}: {text}{at(_line(instruction))}")
+    average under weights whose sum is 0, a place that no array of the shape has."""
+    kind, text = _UNMET[instruction.params["reason"]]
+    return kind(f"{instruction.params['name']}: {text}{at(_line(instruction))}")
+
+
+_UNMET: dict[str, tuple[type[Exception], str]] = {
+    "weights": (DivisionError, "weights sum to zero, which can't be normalized; another sum is needed"),
+    "NaN": (ShapeError, "All-NaN slice encountered; a number in each row is needed"),
+    "place": (ShapeError, "an index is out of bounds for an array of that shape; a place inside of it is needed"),
+}
 
 
 def exponent_error(instruction: Instruction, exponent: Any) -> ExponentError:

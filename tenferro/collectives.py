@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from operator import index
 from typing import Any
 
+import numpy as np
+
 from tenferro import lane_collectives, tree
 from tenferro.lane_collectives import lanes_named
 from tenferro.mesh import Names, names_of
@@ -202,3 +204,45 @@ def pbroadcast(x: Any, axis_name: AxisNames, source: int) -> Any:
         return spread.meet(collectives.broadcast, v.read(), names, False, root=root)
 
     return _each("pbroadcast", x, rule, lambda v: v)
+
+
+def all_to_all(x: Any, axis_name: AxisNames, split_axis: int, concat_axis: int, *, tiled: bool = False) -> Any:
+    """Each engine's array is cut along ``split_axis``, and each engine gets its part of everyone's, joined along
+    ``concat_axis``. The cut axis has an element for each engine and goes, and a new one comes; or with ``tiled`` its
+    size is a multiple of the engines and both stay. Everyone's whole arrays travel."""
+    count, mine = axis_size(axis_name), axis_index(axis_name)
+
+    def one(leaf: Any) -> Any:
+        trace = current_trace()
+        assert trace is not None
+        v = as_traced(trace, leaf, "all_to_all")
+        cut = _axis("all_to_all", split_axis, v.ndim)
+        joined = _axis("all_to_all", concat_axis, v.ndim)
+        size, many = v.type.shape[cut], getattr(count, "expr", count)
+        rest, needed = (mod(size, many), 0) if tiled else (size, many)
+        if not trace.guard("==", rest, needed):
+            raise ShapeError(
+                f"all_to_all: axis {cut} of size {trace.describe(size)} over {count} engines; "
+                f"{'a multiple of' if tiled else 'just'} that is needed{at(user_line())}"
+            )
+        whole = all_gather(v, axis_name)
+        if not tiled:
+            return np.moveaxis(np.take(whole, mine, axis=cut + 1), 0, joined)
+        part = v.shape[cut] // count
+        parts = np.take(whole, mine * part + API["arange"].function(part), axis=cut + 1)
+        moved = np.moveaxis(parts, 0, joined)
+        shape = [part * 1 if k == cut else n for k, n in enumerate(v.shape)]
+        shape[joined] = shape[joined] * count
+        return moved.reshape(tuple(shape))
+
+    return tree.map(one, x)
+
+
+def pswapaxes(x: Any, axis_name: AxisNames, axis: int) -> Any:
+    """``all_to_all`` of one axis: element k of engine j goes to place j of engine k."""
+    return all_to_all(x, axis_name, axis, axis)
+
+
+def pshuffle(x: Any, axis_name: AxisNames, perm: Sequence[int]) -> Any:
+    """``ppermute`` by a permutation: engine k gets the array of engine ``perm[k]``."""
+    return ppermute(x, axis_name, [(index(source), k) for k, source in enumerate(perm)])

@@ -18,6 +18,7 @@ from tenferro.array import Array, asarray, engine_here, wrap
 from tenferro.engines.engine import Engine
 from tenferro.jit import JitFunction
 from tenferro.naming import not_on_one
+from tenferro.numpys_own import by_numpy
 from tenferro.operators import is_operator, make_native
 from tenferro.placing import PLACE, at_home
 from tenferro.tracer.api.deliver import COMPUTED_IN_OUT, check_cast, stretches
@@ -283,6 +284,13 @@ def namespace_call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     return of_namespace(call(name, args, kwargs), args, kwargs)
 
 
+def namespace_method(ufunc: np.ufunc, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A ufunc's method for ``tenferro.numpy``; among ndarrays alone it is NumPy's own."""
+    has_own = current_trace() is not None or any(type(x) is Array for x in leaves((args, kwargs)))
+    found = ufunc_call(ufunc, method, args, kwargs) if has_own else getattr(ufunc, method)(*args, **kwargs)
+    return of_namespace(found, args, kwargs)
+
+
 def of_namespace(result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The result of a namespace's function: a tn.Array where no argument is an array."""
     if type(result) is Array or current_trace() is not None:
@@ -333,12 +341,14 @@ def ufunc_call(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: di
         return call(name, inputs, _options(name, kwargs) if kwargs else kwargs)
     if method == "reduce" and name in _REDUCTIONS:
         return call(_REDUCTIONS[name], inputs, {"axis": 0} | kwargs)
+    if method == "accumulate" and f"{name}.accumulate" in API:
+        return call(f"{name}.accumulate", inputs, kwargs)
     if method == "at":
         return _ufunc_at(ufunc, *inputs)
-    raise TraceError(
-        f"numpy.{name}{'' if method == '__call__' else '.' + method}: not available on tn.Array; "
-        f"numpy.asarray(x) gives NumPy's own array{at(user_line())}"
-    )
+    if method == "outer" and name in API:
+        left, right = inputs
+        return call(name, (np.reshape(left, (*np.shape(left), *(1,) * np.ndim(right))), right), kwargs)
+    return by_numpy(name if method == "__call__" else f"{name}.{method}", getattr(ufunc, method), inputs, kwargs)
 
 
 def _options(name: str, kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -397,16 +407,6 @@ def update_in_place(array: Array, name: str, other: Any) -> Array:
     return array
 
 
-_READERS = frozenset({
-    np.save, np.savez, np.savez_compressed, np.savetxt, np.array2string, np.array_str, np.array_repr,
-})  # fmt: skip
-"""NumPy's functions that look at elements and make no array."""
-
-
-def _on_host(x: Any) -> Any:
-    return np.asarray(x) if type(x) is Array else x
-
-
 def function_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """``__array_function__`` of tn.Array: a function of NumPy on at least one of them."""
     if current_trace() is not None:
@@ -414,13 +414,8 @@ def function_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: d
 
         return array_function(function, args, kwargs)
     found = BY_NUMPY.get(function)
-    if found is None and function in _READERS:
-        return function(*map(_on_host, args), **{k: _on_host(v) for k, v in kwargs.items()})
     if found is None:
-        name = f"{function.__module__}.{getattr(function, '__name__', function)}"
-        raise TraceError(
-            f"{name}: not available on tn.Array; numpy.asarray(x) gives NumPy's own array{at(user_line())}"
-        )
+        return by_numpy(getattr(function, "__name__", str(function)), function, args, kwargs)
     return call(found.name, args, kwargs)
 
 
@@ -445,16 +440,47 @@ def _copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -
 
 
 def _put_along_axis(arr: Any, indices: Any, values: Any, axis: Any) -> None:
-    _check_target("put_along_axis", arr)
-    _engine("put_along_axis", arr, indices, values)
-    if isinstance(arr, Array) and not arr.engine.is_host:
-        raise _no_write("put_along_axis", arr)
+    _in_memory("put_along_axis", arr, (indices, values))
+    _written("put_along_axis", np.put_along_axis, _data(arr), _data(indices), _converted(values, arr.dtype), axis)
+
+
+def _in_memory(name: str, target: Any, others: tuple[Any, ...]) -> None:
+    """Raise unless the array's memory is the host's and may be written."""
+    _check_target(name, target)
+    _engine(name, target, *others)
+    if isinstance(target, Array) and not target.engine.is_host:
+        raise _no_write(name, target)
+
+
+def _written(name: str, function: Callable[..., Any], *args: Any, **options: Any) -> None:
+    """NumPy's own function that writes, on arrays' memory."""
     try:
-        np.put_along_axis(_data(arr), _data(indices), _converted(values, arr.dtype), axis)
+        function(*map(_unwrapped, args), **options)
     except NUMPY_ERRORS as error:
-        raise as_own("put_along_axis", error) from None
+        raise as_own(name, error) from None
+
+
+def _fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
+    _in_memory("fill_diagonal", a, (val,))
+    _written("fill_diagonal", np.fill_diagonal, _data(a), _converted(val, a.dtype), wrap)
+
+
+def _put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
+    _in_memory("put", a, (ind, v))
+    _written("put", np.put, _data(a), ind, _converted(v, a.dtype), mode)
+
+
+def _by_mask(name: str) -> Callable[..., None]:
+    """``putmask`` and ``place``, which convert nothing that loses a value."""
+
+    def function(array: Any, mask: Any, values: Any) -> None:
+        _in_memory(name, array, (mask, values))
+        _written(name, getattr(np, name), _data(array), mask, values)
+
+    return function
 
 
 _IN_PLACE: dict[str, Callable[..., Any]] = {
-    "copyto": _copyto, "nan_to_num": _nan_to_num, "put_along_axis": _put_along_axis,
+    "copyto": _copyto, "nan_to_num": _nan_to_num, "put_along_axis": _put_along_axis, "fill_diagonal": _fill_diagonal,
+    "put": _put, "putmask": _by_mask("putmask"), "place": _by_mask("place"),
 }  # fmt: skip

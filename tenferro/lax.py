@@ -7,6 +7,26 @@ range raises IndexError unless ``mode`` says otherwise.
 
 from __future__ import annotations
 
+from enum import Enum as _Enum
+from typing import Any as _Any
+
+import numpy as _numpy
+
+from tenferro.collectives import (
+    all_gather as all_gather,
+    all_to_all as all_to_all,
+    axis_index as axis_index,
+    axis_size as axis_size,
+    pbroadcast as pbroadcast,
+    pmax as pmax,
+    pmean as pmean,
+    pmin as pmin,
+    ppermute as ppermute,
+    pshuffle as pshuffle,
+    psum as psum,
+    psum_scatter as psum_scatter,
+    pswapaxes as pswapaxes,
+)
 from tenferro.control import (
     associative_scan as associative_scan,
     cond as cond,
@@ -25,6 +45,42 @@ from tenferro.tracer.api.lax_gather import (
 )
 from tenferro.tracer.api.lax_registry import LAX as _LAX
 
+
+class Precision(_Enum):
+    """How exact a product is asked to be. Every product is computed in the dtype of its operands, whatever it says."""
+
+    DEFAULT = 0
+    HIGH = 1
+    HIGHEST = 2
+
+
+def dtype(x: _Any) -> _numpy.dtype[_Any]:
+    """The dtype of an array, or that of a number."""
+    return _numpy.dtype(x.dtype if hasattr(x, "dtype") else _numpy.result_type(x))
+
+
+def broadcast_shapes(*shapes: _Any) -> tuple[_Any, ...]:
+    """The shape that arrays of these shapes broadcast to."""
+    return _numpy.broadcast_shapes(*shapes)
+
+
+def optimization_barrier(x: _Any) -> _Any:
+    """The same pytree: no pass of this package changes a bit, so that none has to be held back."""
+    return x
+
+
 _CONTROL = ("associative_scan", "cond", "fori_loop", "map", "scan", "stop_gradient", "switch", "while_loop")
+_COLLECTIVES = (
+    "all_gather", "all_to_all", "axis_index", "axis_size", "pbroadcast", "pmax", "pmean", "pmin", "ppermute",
+    "pshuffle", "psum", "psum_scatter", "pswapaxes",
+)  # fmt: skip
+_OTHERS = (
+    "GatherDimensionNumbers",
+    "ScatterDimensionNumbers",
+    "Precision",
+    "dtype",
+    "broadcast_shapes",
+    "optimization_barrier",
+)
 globals().update((name, _public(__name__, name, record)) for name, record in _LAX.items())
-__dir__, __getattr__ = _listing(__name__, (*_LAX, *_CONTROL, "GatherDimensionNumbers", "ScatterDimensionNumbers"))
+__dir__, __getattr__ = _listing(__name__, (*_LAX, *_CONTROL, *_COLLECTIVES, *_OTHERS))

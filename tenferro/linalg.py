@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from tenferro.listing import listing as _listing
 from tenferro.publishing import public as _public
-from tenferro.tracer.api.decompositions import LINALG as _LINALG
-from tenferro.tracer.api.record import API as _API
+from tenferro.tracer.api.matrices import OF_SCIPY as _OF_SCIPY
+from tenferro.tracer.api.registry import LINALG as _LINALG
 
-_MORE = ("matmul", "outer", "tensordot", "vecdot", "trace", "diagonal")
-_ALL = {**_LINALG, **{name: _API[name] for name in _MORE}}
+_ALL = {**_LINALG, **_OF_SCIPY}
 globals().update((name, _public(__name__, name, record)) for name, record in _ALL.items())
 __dir__, __getattr__ = _listing(__name__, tuple(_ALL))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import operator
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
@@ -80,11 +81,24 @@ def _evaluate(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     outs = kwargs.get("out")
     found = standing_at(user_line())(function, _bare(args), _bare(kwargs))
     targets = [o for o in (outs if type(outs) is tuple else (outs,)) if type(o) is TracedArray]
-    for target in targets:
-        target._cell.touched()
+    for target in (*targets, _written(function, args, kwargs)):
+        if type(target) is TracedArray:
+            target._cell.touched()
     if targets:
         return targets[0] if len(targets) == 1 else tuple(targets)
     return wrap_known(trace, found)
+
+
+_WRITERS = {np.fill_diagonal: "a", np.put: "a", np.putmask: "a", np.place: "arr", np.put_along_axis: "arr"}
+"""NumPy's functions that write into their first argument, by its name."""
+
+
+def _written(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    """What NumPy's function has written into, but for its ``out=``; None where there is nothing."""
+    if function is np.nan_to_num:
+        return args[0] if args and not kwargs.get("copy", (*args, True, True)[1]) else None
+    name = _WRITERS.get(function) if isinstance(function, Hashable) else None
+    return None if name is None else args[0] if args else kwargs.get(name)
 
 
 def _present(x: Any, name: str) -> Any:
@@ -150,7 +164,7 @@ def array_function(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         present = _present((args, kwargs), name)
         if present is not None:
             return _of_present(name, _by_numpy(function, name, *present), (args, kwargs), near(name))
-        module = "numpy.linalg" if function.__module__ == "numpy.linalg" else "numpy"
+        module = function.__module__ if function.__module__ in ("numpy.linalg", "numpy.fft") else "numpy"
         raise TraceError(f"{module}.{name}: not available in a traced function{near(name)}{at(user_line())}")
     try:
         return found.function(*args, **kwargs)
@@ -221,7 +235,6 @@ _REDUCTIONS: dict[np.ufunc, str] = {
     np.logical_and: "all",
     np.logical_or: "any",
 }
-_RUNNING: dict[np.ufunc, str] = {np.add: "cumsum", np.multiply: "cumprod"}
 
 
 def array_ufunc(ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
@@ -234,8 +247,8 @@ def array_ufunc(ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> An
             return _call_ufunc(ufunc, inputs, kwargs)
         case "reduce" if ufunc in _REDUCTIONS:
             return _reduce(ufunc, *inputs, **kwargs)
-        case "accumulate" if ufunc in _RUNNING:
-            return _accumulate(ufunc, *inputs, **kwargs)
+        case "accumulate" if f"{name}.accumulate" in API:
+            return API[f"{name}.accumulate"].function(*inputs, **kwargs)
         case "outer":
             left, right = inputs
             trace = running_trace(name)
@@ -248,7 +261,7 @@ def array_ufunc(ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> An
             if present is not None:
                 found = getattr(ufunc, method)(*present[0], **present[1])
                 return _of_present(f"{name}.{method}", found, (inputs, kwargs))
-            raise TraceError(f"{name}.{method}: not available in a traced function{at(user_line())}")
+            raise TraceError(f"{name}.{method}: not available in a traced function{near(method)}{at(user_line())}")
 
 
 def _trailing(trace: Trace, x: Any, rank: int) -> Any:
@@ -287,10 +300,6 @@ def _reduce(ufunc: np.ufunc, x: Any, axis: Any = 0, dtype: Any = None, out: Any 
     elif dtype is not None:
         raise TraceError(f"{ufunc.__name__}.reduce: dtype; not available, x.astype(dtype) converts{at(user_line())}")
     return API[name].function(x, **keyed)
-
-
-def _accumulate(ufunc: np.ufunc, x: Any, axis: int = 0, dtype: Any = None, out: Any = None) -> Any:
-    return API[_RUNNING[ufunc]].function(x, axis, dtype, out[0] if type(out) is tuple else out)
 
 
 def _at(ufunc: np.ufunc, x: Any, key: Any, value: Any = None) -> None:

@@ -20,14 +20,18 @@ CALLS: dict[str, list[Callable[[Any], Any]]] = {
     "add and every other ufunc": [
         lambda x: np.add(x, x, signature="dd->d"), lambda x: np.exp(x, where=x > 0),
     ],
-    "add.reduceat": [lambda x: np.add.reduceat(x[0], [0, 1]), lambda x: np.maximum.accumulate(x)],
+    "add.reduceat": [lambda x: np.add.reduceat(x[0], [0, 1]), lambda x: np.subtract.accumulate(x)],
     "arange": [lambda x: np.arange(x[0, 0], x[0, 1] + 3)],
     "astype": [lambda x: (x * 1j).astype(float)],
-    "divmod": [lambda x: np.divmod(x, 2, out=(np.zeros((2, 3)), np.zeros((2, 3))))],
+    "divmod, modf": [
+        lambda x: np.divmod(x, 2, out=(np.zeros((2, 3)), np.zeros((2, 3)))),
+        lambda x: np.modf(x, out=(np.zeros((2, 3)), np.zeros((2, 3)))),
+    ],
     "ediff1d": [lambda x: np.ediff1d(x, to_end=np.array([9.0])), lambda x: np.ediff1d(x, to_begin=x[0])],
     "histogram": [
         lambda x: np.histogram(x, "auto"), lambda x: np.histogram(x, weights=x * 1j),
     ],
+    "insert": [lambda x: np.insert(x, x[0, :1].astype(int), 1.0, axis=1)],
     "interp": [lambda x: np.interp(x[0], V, V, left=x[0, 0]), lambda x: np.interp(x[0], V, V, period=x[0, 0])],
     "linspace": [lambda x: np.linspace(x[0], x[1], 3)],
     "matmul, vecdot": [
@@ -82,6 +86,7 @@ def arguments(n: int) -> list[tuple[Any, ...]]:
     return [
         (x,), (m,), (x, x), (m, m), (x, 2), (i,), (i, i), (x > 0.4, x), (x, i - 1), (x, x, x), (x, [0.5]), (x, (2, -1)),
         (x, 0, 0), (x, 0, -1), (m, 0, 1), (x, i[:, None] - 1, 0), (rows, rows),
+        (i.astype(np.uint8),),
     ]  # fmt: skip
 
 

@@ -142,9 +142,9 @@ def test_what_numpy_refuses() -> None:
         tn.jit(np.linalg.cholesky)(-S)
     with pytest.raises(np.linalg.LinAlgError, match="Singular"):
         tn.jit(np.linalg.inv)(np.zeros((3, 3)))
-    with pytest.raises(ShapeError, match="square"):
+    with pytest.raises(np.linalg.LinAlgError, match="square"):
         tn.jit(np.linalg.inv)(T)
-    with pytest.raises(ShapeError, match="rank 2"):
+    with pytest.raises(np.linalg.LinAlgError, match="rank 2"):
         tn.jit(np.linalg.cholesky)(T[0])
     with pytest.raises(DtypeError, match="float16"):
         tn.jit(np.linalg.inv)(A.astype(np.float16))

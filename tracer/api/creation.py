@@ -354,6 +354,11 @@ def listed(x: Any, dtype: np.dtype[Any], name: str) -> Any:
         raise as_own(name, error) from None
 
 
+def of_integers(trace: Trace, x: Any) -> Any:
+    """An empty list as the array of integers that it is where integers are asked for; anything else as it is."""
+    return from_known(trace, np.zeros(0, np.int64)) if isinstance(x, list | tuple) and not x else x
+
+
 def stack_nested(trace: Trace, x: Sequence[Any], name: str) -> TracedArray:
     """A nested list as an array: by NumPy where every element is a number, else stacked level by level."""
     if not _holds_traced(x):

@@ -13,7 +13,7 @@ from tenferro.tracer.api.promotion import broadcast_shapes, converted
 from tenferro.tracer.api.record import API, ApiFunction
 from tenferro.tracer.dim import integer
 from tenferro.tracer.dims import Extent
-from tenferro.tracer.errors import DtypeError, ShapeError, TraceError
+from tenferro.tracer.errors import DtypeError, LinAlgError, ShapeError, TraceError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.ops import decompositions as rows
 from tenferro.tracer.program import Operand
@@ -23,7 +23,7 @@ from tenferro.tracer.traced import as_traced, operand
 FLOAT64 = np.dtype(np.float64)
 
 
-def _matrices(name: str, *xs: Any) -> tuple[Trace, list[Operand]]:
+def matrices(name: str, *xs: Any) -> tuple[Trace, list[Operand]]:
     """The arguments in the one dtype that LAPACK takes them in: integers and bools as float64, no float16."""
     trace = running_trace(name)
     pairs = [operand(trace, as_traced(trace, x, name), name) for x in xs]
@@ -40,9 +40,9 @@ def _matrices(name: str, *xs: Any) -> tuple[Trace, list[Operand]]:
 def _check_matrix(trace: Trace, name: str, x: Operand, square: bool = True) -> None:
     shape = x.type.shape
     if len(shape) < 2:
-        raise ShapeError(f"{name}: {len(shape)}-dimensional array given; rank 2 or more is needed{at(user_line())}")
+        raise LinAlgError(f"{name}: {len(shape)}-dimensional array given; rank 2 or more is needed{at(user_line())}")
     if square and not trace.guard("==", shape[-1], shape[-2]):
-        raise ShapeError(
+        raise LinAlgError(
             f"{name}: matrices of {trace.describe(shape[-2])} rows and {trace.describe(shape[-1])} columns; square "
             f"ones are needed{at(user_line())}"
         )
@@ -58,19 +58,20 @@ def _square(trace: Trace, name: str, x: Operand) -> Operand:
 
 def cholesky(a: Any, /, *, upper: bool = False) -> Any:
     """The lower factor L of L Lᴴ = a, or the upper one. LinAlgError where a is not positive definite."""
-    trace, (x,) = _matrices("cholesky", a)
+    trace, (x,) = matrices("cholesky", a)
     found = new_array(trace, trace.emit1(rows.cholesky, _square(trace, "cholesky", x)))
-    return _adjoint(found) if upper else found
+    return adjoint(found) if upper else found
 
 
-def _adjoint(x: Any) -> Any:
+def adjoint(x: Any) -> Any:
+    """The conjugate transpose of matrices."""
     turned = x.swapaxes(-1, -2)
     return turned.conj() if x.dtype.kind == "c" else turned
 
 
 def _system(name: str, a: Any, b: Any, **params: Any) -> Any:
     """A matrix, or a batch, and right-hand sides: a vector is one where b has rank 1."""
-    trace, (left, right) = _matrices(name, a, b)
+    trace, (left, right) = matrices(name, a, b)
     left = _square(trace, name, left)
     is_vector = len(right.type.shape) == 1
     if not right.type.shape:
@@ -107,7 +108,7 @@ def triangular_solve(a: Any, b: Any, *, lower: bool = False, trans: int = 0, uni
 
 def inv(a: Any) -> Any:
     """The inverse. LinAlgError where a is singular."""
-    trace, (x,) = _matrices("inv", a)
+    trace, (x,) = matrices("inv", a)
     return new_array(trace, trace.emit1(rows.inv, _square(trace, "inv", x)))
 
 
@@ -119,7 +120,7 @@ def _named(name: str, fields: Sequence[str], values: Sequence[Any]) -> Any:
 
 def slogdet(a: Any) -> Any:
     """The sign of the determinant and the logarithm of its absolute value."""
-    trace, (x,) = _matrices("slogdet", a)
+    trace, (x,) = matrices("slogdet", a)
     sign, logarithm = trace.emit(rows.slogdet, [_square(trace, "slogdet", x)])
     return _named("SlogdetResult", ("sign", "logabsdet"), (new(trace, sign), new(trace, logarithm)))
 
@@ -134,10 +135,10 @@ def eigh(a: Any, UPLO: str = "L") -> Any:
     """Eigenvalues in ascending order and eigenvectors, as columns, of a symmetric or Hermitian matrix."""
     if UPLO.upper() not in ("L", "U"):
         raise ShapeError(f"eigh: UPLO is {UPLO!r}; 'L' or 'U' is needed{at(user_line())}")
-    trace, (x,) = _matrices("eigh", a)
+    trace, (x,) = matrices("eigh", a)
     x = _square(trace, "eigh", x)
     if UPLO.upper() == "U":
-        x = _adjoint(new_array(trace, x)).read()
+        x = adjoint(new_array(trace, x)).read()
     values, vectors = trace.emit(rows.eigh, [x])
     return _named("EighResult", ("eigenvalues", "eigenvectors"), (new_array(trace, values), new_array(trace, vectors)))
 
@@ -157,7 +158,7 @@ def qr(a: Any, mode: str = "reduced") -> Any:
     """Orthonormal columns and an upper triangle whose product is a; with mode 'r' the triangle alone."""
     if mode not in ("reduced", "r"):
         raise TraceError(f"qr: mode {mode!r}; 'reduced' or 'r' is needed in a traced function{at(user_line())}")
-    trace, (x,) = _matrices("qr", a)
+    trace, (x,) = matrices("qr", a)
     _check_matrix(trace, "qr", x, square=False)
     q, r = trace.emit(rows.qr, [x], inner=_smaller(trace, x))
     if mode == "r":
@@ -168,7 +169,7 @@ def qr(a: Any, mode: str = "reduced") -> Any:
 def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
     """Singular values in descending order, between orthonormal columns and rows; ``full_matrices=False`` is needed with
     vectors."""
-    trace, (x,) = _matrices("svd", a)
+    trace, (x,) = matrices("svd", a)
     _check_matrix(trace, "svd", x, square=False)
     if compute_uv and full_matrices and not trace.guard("==", x.type.shape[-1], x.type.shape[-2]):
         raise TraceError(
@@ -181,19 +182,6 @@ def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: 
 def svdvals(x: Any, /) -> Any:
     """Singular values in descending order."""
     return svd(x, compute_uv=False)
-
-
-def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Any:
-    """The Moore–Penrose inverse; singular values below ``rcond`` times the largest count as 0."""
-    x = as_traced(running_trace("pinv"), a, "pinv")
-    u, s, vh = svd(x, full_matrices=False)
-    eps = float(np.finfo(s.dtype).eps)
-    limit = rcond if rcond is not None else rtol
-    if limit is None:
-        limit = max(int(x.shape[-1]), int(x.shape[-2])) * eps if rtol is not None else 1e-15
-    kept = s > limit * s.max(axis=-1, keepdims=True)
-    inverse = np.where(kept, 1 / np.where(kept, s, 1), 0)
-    return _adjoint(vh) @ (inverse[..., None] * _adjoint(u))
 
 
 def matrix_power(a: Any, n: int) -> Any:
@@ -257,7 +245,7 @@ def _vector_norm(x: Any, ord: Any, axis: int, keepdims: bool) -> Any:
     if ord is None or ord == 2:
         return _root(_squares(x).sum(axis=axis, keepdims=keepdims))
     if ord == np.inf:
-        return abs(x).max(axis=axis, keepdims=keepdims)
+        return abs(x).max(axis=axis, keepdims=keepdims, initial=0)
     if ord == -np.inf:
         return abs(x).min(axis=axis, keepdims=keepdims)
     if ord == 0:
@@ -278,10 +266,10 @@ def _matrix_norm(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any
         found = svdvals(moved).sum(axis=-1)
     elif ord in (2, -2):
         values = svdvals(moved)
-        found = values.max(axis=-1) if ord == 2 else values.min(axis=-1)
+        found = values.max(axis=-1, initial=0) if ord == 2 else values.min(axis=-1)
     elif ord in (1, -1, np.inf, -np.inf):
         sums = abs(moved).sum(axis=-2 if abs(ord) == 1 else -1)
-        found = sums.max(axis=-1) if ord > 0 else sums.min(axis=-1)
+        found = sums.max(axis=-1, initial=0) if ord > 0 else sums.min(axis=-1)
     else:
         raise ShapeError(
             f"norm: ord {ord!r} for matrices; 'fro', 'nuc', 1, -1, 2, -2, inf or -inf is needed{at(user_line())}"
@@ -293,7 +281,9 @@ def _matrix_norm(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any
 
 
 def cho_solve(factor: Any, b: Any, lower: bool = True) -> Any:
-    """x with a x = b, from the Cholesky factor of a."""
+    """x with a x = b, from the Cholesky factor of a, or from the pair that ``cho_factor`` gives."""
+    if isinstance(factor, tuple):
+        factor, lower = factor
     first = triangular_solve(factor, b, lower=lower, trans=0 if lower else 2)
     return triangular_solve(factor, first, lower=lower, trans=2 if lower else 0)
 
@@ -320,8 +310,6 @@ def _f(
 FUNCTIONS: tuple[ApiFunction, ...] = (
     _f(cholesky, ("a",)), _f(solve, ("a", "b")), _f(triangular_solve, ("a", "b"), _substituted), _f(inv, ("a",)),
     _f(slogdet, ("a",)), _f(det, ("a",)), _f(eigh, ("a",)), _f(eigvalsh, ("a",)), _f(qr, ("a",)), _f(svd, ("a",)),
-    _f(svdvals, ("x",)), _f(pinv, ("a",)), _f(matrix_power, ("a",)), _f(multi_dot, ("arrays",)), _f(norm, ("x",)),
+    _f(svdvals, ("x",)), _f(matrix_power, ("a",)), _f(multi_dot, ("arrays",)), _f(norm, ("x",)),
     _f(cho_solve, ("factor", "b"), _cho_solved),
 )  # fmt: skip
-LINALG: dict[str, ApiFunction] = {f.name: f for f in FUNCTIONS}
-"""By NumPy's name in ``numpy.linalg``."""

@@ -42,6 +42,8 @@ _ARRAYS: dict[str, tuple[str, ...]] = {
     "argpartition": ("a",),
     "vander": ("x",),
     "ediff1d": ("ary",),
+    "packbits": ("a",),
+    "unpackbits": ("a",),
 }
 
 _SHAPED_AS = {

@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 
 from tenferro.tracer import build
+from tenferro.tracer.api.creation import of_integers
 from tenferro.tracer.api.deliver import deliver, new, target_of
 from tenferro.tracer.api.layout import axis_of, line_of, ravel
 from tenferro.tracer.api.promotion import as_bool, broadcast_operands
 from tenferro.tracer.api.record import ApiFunction
 from tenferro.tracer.cells import Box, Place
 from tenferro.tracer.dims import Extent, product
-from tenferro.tracer.errors import BoundsError, DtypeError, ShapeError, TraceError
+from tenferro.tracer.errors import BoundsError, DtypeError, MutationError, ShapeError, TraceError
 from tenferro.tracer.keys import Index, parse
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.ops import layout, library, pointwise as p
@@ -141,8 +142,8 @@ def _merged(trace: Trace, sizes: Sequence[Extent], values: Sequence[Operand]) ->
         fits = trace.emit1(p.bitwise_and, trace.emit1(p.less_equal, zero, wrapped), trace.emit1(p.less, wrapped, size))
         told.append((fits, build.outside(trace, value, k)))
         place = wrapped if not k else trace.emit1(p.add, trace.emit1(p.multiply, place, size), wrapped)
-    for fits, code in reversed(told):
-        place = trace.emit1(p.where, fits, place, code)
+    for inside, code in reversed(told):
+        place = trace.emit1(p.where, inside, place, code)
     return place
 
 
@@ -250,7 +251,7 @@ def argwhere(a: Any) -> Any:
 
 def _integers(trace: Trace, x: Any, name: str) -> Operand:
     """Indices as an operand of integers or bools; an empty list counts as integers."""
-    value = operand(trace, np.zeros(0, np.int64) if isinstance(x, list | tuple) and not x else x, name)[0]
+    value = operand(trace, of_integers(trace, x), name)[0]
     if value.type.dtype.kind not in "iub":
         raise DtypeError(f"{name}: indices of dtype {value.type.dtype.name}; integers are needed{at(user_line())}")
     return value
@@ -296,6 +297,11 @@ def put_along_axis(arr: Any, indices: Any, values: Any, axis: Any, mode: str = "
     target = target_of(arr, "put_along_axis")
     chosen = as_traced(trace, indices, "put_along_axis")
     if axis is None:
+        if not target._contiguous:
+            raise MutationError(
+                f"put_along_axis: axis None of a view whose elements do not lie in row-major order, so that flattening "
+                f"copies it; an axis is needed{at(user_line())}"
+            )
         target, axis = ravel(target), 0
     k = axis_of(axis, target.ndim, "put_along_axis")
     if chosen.ndim != target.ndim:

@@ -22,18 +22,20 @@ from tenferro.tracer.traced import as_traced, operand
 
 def dot_general(
     lhs: Any, rhs: Any, dimension_numbers: Any, preferred_element_type: Any = None, *, conj_lhs: bool = False,
-    conj_rhs: bool = False,
+    conj_rhs: bool = False, precision: Any = None,
 ) -> Any:  # fmt: skip
     """Sums of products over the contracted axes, for each index of the batch axes: ``dimension_numbers`` is
     ``((lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch))``. The result has the batch axes, then those of
     ``lhs``, then those of ``rhs``. ``conj_lhs``, ``conj_rhs``: the operand's complex conjugate takes part.
 
-    Computed in the dtype that both promote to; in ``preferred_element_type`` where that is wider, else converted to
-    it."""
+    Computed in the dtype that both promote to, whatever ``precision`` says; in ``preferred_element_type`` where that is
+    wider, else converted to it."""
     return _dot("dot_general", lhs, rhs, dimension_numbers, preferred_element_type, conj_lhs, conj_rhs)
 
 
-def dot(lhs: Any, rhs: Any, *, dimension_numbers: Any = None, preferred_element_type: Any = None) -> Any:
+def dot(
+    lhs: Any, rhs: Any, precision: Any = None, preferred_element_type: Any = None, *, dimension_numbers: Any = None
+) -> Any:  # fmt: skip
     """The last axis of ``lhs`` against the first of ``rhs``, each of rank 1 or 2; or as ``dot_general``."""
     trace = running_trace("dot")
     left, right = as_traced(trace, lhs, "dot"), as_traced(trace, rhs, "dot")
@@ -47,7 +49,7 @@ def dot(lhs: Any, rhs: Any, *, dimension_numbers: Any = None, preferred_element_
     return _dot("dot", left, right, dimension_numbers, preferred_element_type)
 
 
-def batch_matmul(lhs: Any, rhs: Any) -> Any:
+def batch_matmul(lhs: Any, rhs: Any, precision: Any = None) -> Any:
     """Matrix products over equal leading axes."""
     trace = running_trace("batch_matmul")
     left, right = as_traced(trace, lhs, "batch_matmul"), as_traced(trace, rhs, "batch_matmul")

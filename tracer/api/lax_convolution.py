@@ -209,7 +209,7 @@ def _convolved(
     return found.transpose((1, 0, 2)).reshape((*shape, out))
 
 
-def conv(lhs: Any, rhs: Any, window_strides: Any, padding: Any) -> Any:
+def conv(lhs: Any, rhs: Any, window_strides: Any, padding: Any, precision: Any = None) -> Any:
     """``conv_general_dilated`` of (batch, features, spatial …) with (out, in, spatial …)."""
     return conv_general_dilated(lhs, rhs, window_strides, padding)
 
@@ -219,6 +219,47 @@ def conv_with_general_padding(
 ) -> Any:
     """The same with dilations."""
     return conv_general_dilated(lhs, rhs, window_strides, padding, lhs_dilation, rhs_dilation)
+
+
+def conv_transpose(
+    lhs: Any, rhs: Any, strides: Any, padding: Any, rhs_dilation: Any = None, dimension_numbers: Any = None,
+    transpose_kernel: bool = False, precision: Any = None, preferred_element_type: Any = None,
+) -> Any:  # fmt: skip
+    """The convolution of networks with ``strides`` between the operand's elements: 'SAME' padding gives so many times
+    its sizes. Features are last, and the kernel is (spatial …, in, out), unless ``dimension_numbers`` say otherwise.
+    transpose_kernel: turn the kernel round and exchange in and out, as for the transpose of a convolution."""
+    name = "conv_transpose"
+    trace = running_trace(name)
+    x, w = as_traced(trace, lhs, name), as_traced(trace, rhs, name)
+    spatial = x.ndim - 2
+    if dimension_numbers is None and spatial in (1, 2, 3):
+        letters = "HWD"[:spatial]
+        dimension_numbers = f"N{letters}C", f"{letters}IO", f"N{letters}C"
+    numbers = conv_dimension_numbers(x.shape, w.shape, dimension_numbers)
+    out, inner, *places = numbers.rhs_spec
+    steps = _per_axis(strides, spatial, name, "strides")
+    dilation = _per_axis(rhs_dilation, spatial, name, "rhs_dilation")
+    pads = padding
+    if isinstance(padding, str):
+        reaches = [(int(w.shape[k]) - 1) * d + 1 for k, d in zip(places, dilation, strict=True)]
+        pads = [_transposed_pads(n, s, padding) for n, s in zip(reaches, steps, strict=True)]
+    if transpose_kernel:
+        w = np.swapaxes(np.flip(w, tuple(places)), out, inner)
+    return conv_general_dilated(x, w, (1,) * spatial, pads, steps, dilation, dimension_numbers)
+
+
+def _transposed_pads(reach: int, stride: int, padding: str) -> tuple[int, int]:
+    match padding.upper():
+        case "SAME":
+            total = reach + stride - 2
+            low = reach - 1 if stride > reach - 1 else -(-total // 2)
+        case "VALID":
+            total, low = reach + stride - 2 + max(reach - stride, 0), reach - 1
+        case _:
+            raise ShapeError(
+                f"conv_transpose: padding {padding!r}; 'SAME', 'VALID' or pairs are needed{at(user_line())}"
+            )
+    return low, total - low
 
 
 _FOLDS: dict[str, str] = {"max": "maximum", "min": "minimum", "add": "add", "multiply": "multiply"}
@@ -325,6 +366,7 @@ FUNCTIONS: tuple[TracedFunction, ...] = (
     function("conv_general_dilated", conv_general_dilated, "lhs", "rhs"),
     function("conv", conv, "lhs", "rhs"),
     function("conv_with_general_padding", conv_with_general_padding, "lhs", "rhs"),
+    function("conv_transpose", conv_transpose, "lhs", "rhs"),
     function("reduce_window", reduce_window, "operand", "init_value"),
     function("reduce_window_max", reduce_window_max, "operand"),
     function("reduce_window_min", reduce_window_min, "operand"),

@@ -48,17 +48,18 @@ def _unary(name: str, of_numpy: str) -> TracedFunction:
     def call(x: Any) -> Any:
         return API[of_numpy].function(x)
 
-    return _named(name, call, f"``numpy.{of_numpy}``.", "x")
+    return named(name, call, f"``numpy.{of_numpy}``.", "x")
 
 
 def _binary(name: str, of_numpy: str) -> TracedFunction:
     def call(x: Any, y: Any) -> Any:
         return API[of_numpy].function(x, y)
 
-    return _named(name, call, f"``numpy.{of_numpy}``.", "x", "y")
+    return named(name, call, f"``numpy.{of_numpy}``.", "x", "y")
 
 
-def _named(name: str, call: Callable[..., Any], summary: str, *arrays: str) -> TracedFunction:
+def named(name: str, call: Callable[..., Any], summary: str, *arrays: str) -> TracedFunction:
+    """The record of a function that takes its name and its docstring from elsewhere."""
     call.__name__ = call.__qualname__ = name
     call.__doc__ = summary
     return function(name, call, *arrays)
@@ -67,7 +68,7 @@ def _named(name: str, call: Callable[..., Any], summary: str, *arrays: str) -> T
 # -- choices ---------------------------------------------------------------------------------------------------------
 
 
-def _of_one_shape(trace: Trace, name: str, operands: list[Operand], names: list[str]) -> list[Operand]:
+def of_one_shape(trace: Trace, name: str, operands: list[Operand], names: list[str]) -> list[Operand]:
     """Operands of one shape; numbers take it."""
     shapes = [x.type.shape for x in operands if x.type.shape]
     for what, x in zip(names, operands, strict=True):
@@ -86,7 +87,8 @@ def _is_shape(trace: Trace, a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
     return len(a) == len(b) and all(trace.guard("==", n, m) for n, m in zip(a, b, strict=True))
 
 
-def _promoted(trace: Trace, name: str, *xs: Any) -> list[Operand]:
+def promoted(trace: Trace, name: str, *xs: Any) -> list[Operand]:
+    """The arguments in the dtype that they promote to."""
     pairs = [operand(trace, x, name) for x in xs]
     dtype = result_type([key for _, key in pairs])
     return [converted(trace, x, dtype, name) for x, _ in pairs]
@@ -96,10 +98,10 @@ def clamp(min: Any, x: Any, max: Any) -> Any:  # noqa: A002
     """``x`` brought between ``min`` and ``max``, which are numbers or have its shape; NaN stays."""
     trace = running_trace("clamp")
     shape = as_traced(trace, x, "clamp").type.shape
-    operands = _promoted(trace, "clamp", min, x, max)
+    operands = promoted(trace, "clamp", min, x, max)
     if not shape and any(o.type.shape for o in operands):
         raise ShapeError(f"clamp: bounds that are arrays for a number; numbers are needed{at(user_line())}")
-    low, value, high = _of_one_shape(trace, "clamp", operands, ["min", "x", "max"])
+    low, value, high = of_one_shape(trace, "clamp", operands, ["min", "x", "max"])
     return new(trace, trace.emit1(p.minimum, trace.emit1(p.maximum, value, low), high))
 
 
@@ -109,8 +111,8 @@ def select(pred: Any, on_true: Any, on_false: Any) -> Any:
     chosen = operand(trace, pred, "select")[0]
     if chosen.type.dtype.kind != "b":
         raise DtypeError(f"select: pred of dtype {chosen.type.dtype.name}; bool is needed{at(user_line())}")
-    cases = _of_one_shape(trace, "select", _promoted(trace, "select", on_true, on_false), ["on_true", "on_false"])
-    operands = _of_one_shape(trace, "select", [chosen, *cases], ["pred", "on_true", "on_false"])
+    cases = of_one_shape(trace, "select", promoted(trace, "select", on_true, on_false), ["on_true", "on_false"])
+    operands = of_one_shape(trace, "select", [chosen, *cases], ["pred", "on_true", "on_false"])
     return new(trace, trace.emit1(p.where, *operands))
 
 
@@ -210,7 +212,7 @@ def round_(x: Any, rounding_method: Any = 0) -> Any:
 def _shifted(x: Any, y: Any, name: str, kind: str) -> Any:
     """``x >> y`` on the bits of ``x`` as signed or unsigned."""
     trace = running_trace(name)
-    value, count = _promoted(trace, name, x, y)
+    value, count = promoted(trace, name, x, y)
     dtype = value.type.dtype
     if dtype.kind not in "iu":
         raise DtypeError(f"{name}: dtype {dtype.name}; integers are needed{at(user_line())}")
@@ -249,7 +251,7 @@ def _reduction(name: str, of_numpy: str, summary: str) -> TracedFunction:
     def call(operand: Any, axes: Any) -> Any:
         return API[of_numpy].function(operand, tuple(as_items(axes)))
 
-    return _named(name, call, summary, "operand")
+    return named(name, call, summary, "operand")
 
 
 def _logical(name: str, of_numpy: str) -> TracedFunction:
@@ -259,7 +261,7 @@ def _logical(name: str, of_numpy: str) -> TracedFunction:
             raise DtypeError(f"{name}: dtype {array.dtype.name}; bool is needed{at(user_line())}")
         return API[of_numpy].function(array, tuple(as_items(axes)))
 
-    return _named(name, call, f"``numpy.{of_numpy}`` over the axes.", "operand")
+    return named(name, call, f"``numpy.{of_numpy}`` over the axes.", "operand")
 
 
 def sum_of_squares(operand: Any, axes: Any = None) -> Any:
@@ -279,19 +281,26 @@ def _arg(name: str) -> TracedFunction:
     def call(operand: Any, axis: int, index_dtype: Any = np.int64) -> Any:
         return API["astype"].function(API[name].function(operand, axis), index_dtype)
 
-    return _named(name, call, f"``numpy.{name}`` along one axis, in the dtype asked for.", "operand")
+    return named(name, call, f"``numpy.{name}`` along one axis, in the dtype asked for.", "operand")
 
 
-def _running(name: str) -> TracedFunction:
+def running(name: str, of_numpy: str) -> Callable[..., Any]:
+    """A function of running results by NumPy's name."""
+
     def call(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
         trace = running_trace(name)
         array = as_traced(trace, operand, name)
         k = axis_of(axis, array.ndim, name)
         if not reverse:
-            return API[name].function(array, k)
-        return fresh(trace, flip(API[name].function(flip(array, k), k), k))
+            return API[of_numpy].function(array, k)
+        return fresh(trace, flip(API[of_numpy].function(flip(array, k), k), k))
 
-    return _named(name, call, f"``numpy.{name}`` along an axis, from its end where ``reverse``.", "operand")
+    return call
+
+
+def _running(name: str) -> TracedFunction:
+    summary = f"``numpy.{name}`` along an axis, from its end where ``reverse``."
+    return named(name, running(name, name), summary, "operand")
 
 
 FUNCTIONS: tuple[TracedFunction, ...] = (

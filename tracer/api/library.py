@@ -60,20 +60,20 @@ def ufunc_call(
     return deliver(trace, name, value, out, where, casting)
 
 
+_BY_CALLBACK = "tenferro.pure_callback(numpy.fft.{0}, tenferro.ShapeDtypeStruct(shape, dtype), x) calls it at each run"
+_TRANSFORMS = frozenset(np.fft.__all__)
 _NEAREST: dict[str, str] = {
-    "isin": "numpy.any(x[..., None] == numpy.ravel(values), axis=-1) is",
-    "fill_diagonal": "x[numpy.arange(n), numpy.arange(n)] = value is, with n = min(x.shape)",
-    "choose": "numpy.select([index == k for k in range(len(choices))], choices) is",
-    "ix_": "x[rows][:, columns] is",
-    "put": "x.reshape(-1)[indices] = values is, for as many values as indices",
-    "place": "x[mask] = values is, for as many values as the mask has True",
-    "putmask": "x[...] = numpy.where(mask, values, x) is",
-    "delete": "numpy.concatenate([x[:i], x[i + 1 :]]) is",
-    "insert": "numpy.concatenate([x[:i], values, x[i:]]) is",
-    "frexp": "e = (x.view(numpy.int64) >> 52 & 2047) - 1022 and x / 2.0**e are, for normal numbers of float64",
-    "modf": "numpy.copysign(x - numpy.trunc(x), x) and numpy.trunc(x) are, for finite numbers",
     "apply_along_axis": "a loop over x, or a function of whole arrays, is",
+    "apply_over_axes": "the function with axis=(0, 1) is",
     "vectorize": "a function of whole arrays is",
+    "eig": "numpy.linalg.eigh of a symmetric or Hermitian matrix is",
+    "eigvals": "numpy.linalg.eigvalsh of a symmetric or Hermitian matrix is",
+    "poly": "numpy.polymul of the factors is",
+    "histogram2d": "numpy.add.at(counts, (i, j), 1) at places i, j by numpy.digitize is",
+    "histogramdd": "numpy.add.at(counts, (i, j, k), 1) at places i, j, k by numpy.digitize is",
+    "reduceat": "numpy.bincount(group, weights=x), which sums by group, is",
+    "accumulate": "tenferro.lax.associative_scan of the function is",
+    "frexp": "e = (x.view(numpy.int64) >> 52 & 2047) - 1022 and x / 2.0**e are, for normal numbers of float64",
 }
 
 
@@ -86,6 +86,8 @@ def near(name: str) -> str:
 
     if name in _NEAREST:
         return f"; {_NEAREST[name]}"
+    if name in _TRANSFORMS and not hasattr(np, name):
+        return f"; {_BY_CALLBACK.format(name)}, or call it outside"
     found = [] if hasattr(np, name) else difflib.get_close_matches(name, API, 1, 0.75)
     return f"; numpy.{found[0]} is the nearest name that is" if found else "; return the array and call it outside"
 
@@ -119,7 +121,7 @@ def _result_dtype(name: str, operands: Sequence[Operand], static: dict[str, Any]
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")  # about arrays that are nobody's
-            dtype = np.asarray(getattr(np, name)(*tiny, **static)).dtype
+            dtype = np.asarray(library.by_name(name)(*tiny, **static)).dtype
     except NUMPY_ERRORS as error:
         raise as_own(name, error) from None
     if not is_supported(dtype):

@@ -20,7 +20,7 @@ from tenferro.tracer.trace import running_trace
 from tenferro.tracer.traced import as_traced, fresh
 
 
-def _real(x: Any, name: str) -> Any:
+def real_array(x: Any, name: str) -> Any:
     """The argument as a traced array of floats."""
     array = as_traced(running_trace(name), x, name)
     if array.dtype.kind == "c":
@@ -29,7 +29,7 @@ def _real(x: Any, name: str) -> Any:
 
 
 def _row(name: str, x: Any) -> Any:
-    array = _real(x, name)
+    array = real_array(x, name)
     trace = running_trace(name)
     return fresh(trace, trace.emit1(OPS[name], array.read()))
 
@@ -39,43 +39,43 @@ def _row(name: str, x: Any) -> Any:
 
 def relu(x: Any) -> Any:
     """max(x, 0), with slope 0 at 0."""
-    x = _real(x, "relu")
+    x = real_array(x, "relu")
     return np.where(x > 0, x, 0 * x)
 
 
 def relu6(x: Any) -> Any:
     """min(max(x, 0), 6)."""
-    x = _real(x, "relu6")
+    x = real_array(x, "relu6")
     return np.where(x > 0, np.where(x < 6, x, 6 + 0 * x), 0 * x)
 
 
 def expit(x: Any) -> Any:
     """1 / (1 + exp(−x)), exact for large |x| too."""
-    x = _real(x, "expit")
+    x = real_array(x, "expit")
     e = np.exp(np.where(x >= 0, -x, x))
     return np.where(x >= 0, 1 / (1 + e), e / (1 + e))
 
 
 def log_sigmoid(x: Any) -> Any:
     """log(expit(x))."""
-    return -softplus(-_real(x, "log_sigmoid"))
+    return -softplus(-real_array(x, "log_sigmoid"))
 
 
 def softplus(x: Any) -> Any:
     """log(1 + exp(x))."""
-    x = _real(x, "softplus")
+    x = real_array(x, "softplus")
     return np.logaddexp(x, 0 * x)
 
 
 def silu(x: Any) -> Any:
     """x expit(x)."""
-    x = _real(x, "silu")
+    x = real_array(x, "silu")
     return x * expit(x)
 
 
 def gelu(x: Any, approximate: bool = True) -> Any:
     """x Φ(x), with the normal distribution's Φ; by way of tanh where ``approximate`` (Hendrycks and Gimpel 2016)."""
-    x = _real(x, "gelu")
+    x = real_array(x, "gelu")
     if approximate:
         return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)))
     return 0.5 * x * (1 + erf(x * math.sqrt(0.5)))
@@ -83,13 +83,13 @@ def gelu(x: Any, approximate: bool = True) -> Any:
 
 def elu(x: Any, alpha: Any = 1.0) -> Any:
     """x for positive x, alpha (exp(x) − 1) for others."""
-    x = _real(x, "elu")
+    x = real_array(x, "elu")
     return np.where(x > 0, x, alpha * np.expm1(np.where(x > 0, 0 * x, x)))
 
 
 def celu(x: Any, alpha: Any = 1.0) -> Any:
     """x for positive x, alpha (exp(x / alpha) − 1) for others."""
-    x = _real(x, "celu")
+    x = real_array(x, "celu")
     return np.where(x > 0, x, alpha * np.expm1(np.where(x > 0, 0 * x, x) / alpha))
 
 
@@ -100,46 +100,82 @@ def selu(x: Any) -> Any:
 
 def leaky_relu(x: Any, negative_slope: Any = 0.01) -> Any:
     """x for positive x, a small part of it for others."""
-    x = _real(x, "leaky_relu")
+    x = real_array(x, "leaky_relu")
     return np.where(x >= 0, x, negative_slope * x)
 
 
 def hard_tanh(x: Any) -> Any:
     """x within −1 and 1."""
-    x = _real(x, "hard_tanh")
+    x = real_array(x, "hard_tanh")
     return np.where(x > 1, 1 + 0 * x, np.where(x < -1, -1 + 0 * x, x))
 
 
 def hard_sigmoid(x: Any) -> Any:
     """relu6(x + 3) / 6."""
-    return relu6(_real(x, "hard_sigmoid") + 3) / 6
+    return relu6(real_array(x, "hard_sigmoid") + 3) / 6
 
 
 def hard_silu(x: Any) -> Any:
     """x hard_sigmoid(x)."""
-    x = _real(x, "hard_silu")
+    x = real_array(x, "hard_silu")
     return x * hard_sigmoid(x)
 
 
 def soft_sign(x: Any) -> Any:
     """x / (1 + |x|)."""
-    x = _real(x, "soft_sign")
+    x = real_array(x, "soft_sign")
     return x / (1 + abs(x))
 
 
 def mish(x: Any) -> Any:
     """x tanh(softplus(x))."""
-    x = _real(x, "mish")
+    x = real_array(x, "mish")
     return x * np.tanh(softplus(x))
 
 
 def glu(x: Any, axis: int = -1) -> Any:
     """The first half along an axis times expit of the second."""
-    x = _real(x, "glu")
+    x = real_array(x, "glu")
     if x.shape[axis] % 2:
         raise ShapeError(f"glu: axis {axis} of size {x.shape[axis]}; an even size is needed{at(user_line())}")
     a, b = np.split(x, 2, axis)
     return a * expit(b)
+
+
+def squareplus(x: Any, b: Any = 4.0) -> Any:
+    """(x + √(x² + b)) / 2."""
+    x = real_array(x, "squareplus")
+    return 0.5 * (x + np.sqrt(x * x + b))
+
+
+def sparse_plus(x: Any) -> Any:
+    """0 up to −1, x from 1 on, (x + 1)² / 4 between."""
+    x = real_array(x, "sparse_plus")
+    return np.where(x <= -1, 0.0, np.where(x >= 1, x, 0.25 * (x + 1) * (x + 1)))
+
+
+def sparse_sigmoid(x: Any) -> Any:
+    """(x + 1) / 2 within 0 and 1."""
+    x = real_array(x, "sparse_sigmoid")
+    return np.where(x <= -1, 0.0, np.where(x >= 1, 1.0, 0.5 * (x + 1)))
+
+
+def tanh(x: Any) -> Any:
+    """``numpy.tanh`` of real numbers."""
+    return np.tanh(real_array(x, "tanh"))
+
+
+def identity(x: Any) -> Any:
+    """The same numbers."""
+    return as_traced(running_trace("identity"), x, "identity").copy()
+
+
+def log1mexp(x: Any) -> Any:
+    """log(1 − exp(−x)) for positive x (Mächler 2012, "Accurately computing log(1 − exp(−|a|))")."""
+    x = real_array(x, "log1mexp")
+    is_small = x < math.log(2)
+    near, far = np.where(is_small, x, 1.0), np.where(is_small, 1.0, x)
+    return np.where(is_small, np.log(-np.expm1(-near)), np.log1p(-np.exp(-far)))
 
 
 # -- rows that add up to something -----------------------------------------------------------------------------------
@@ -162,7 +198,7 @@ def _held(x: Any) -> Any:
 
 def softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
     """exp(x) over its sum along axes; elements outside of ``where`` take no part and give 0."""
-    x = _real(x, "softmax")
+    x = real_array(x, "softmax")
     e = np.exp(x - _largest(x, axis, where))
     if where is not None:
         e = np.where(where, e, 0 * e)
@@ -171,7 +207,7 @@ def softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
 
 def log_softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
     """The logarithm of ``softmax``; −inf outside of ``where``."""
-    x = _real(x, "log_softmax")
+    x = real_array(x, "log_softmax")
     moved = x - _largest(x, axis, where)
     e = np.exp(moved) if where is None else np.where(where, np.exp(moved), 0 * x)
     found = moved - np.log(e.sum(axis=axis, keepdims=True))
@@ -180,7 +216,7 @@ def log_softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
 
 def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, where: Any = None) -> Any:
     """log Σ b exp(a), without overflow."""
-    x = _real(a, "logsumexp")
+    x = real_array(a, "logsumexp")
     axes = tuple(range(x.ndim)) if axis is None else axis
     if x.ndim == 0:
         return x if b is None else x + np.log(b)
@@ -194,9 +230,45 @@ def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, w
     return found if keepdims else np.squeeze(found, axes)
 
 
+def logmeanexp(x: Any, axis: Any = None, where: Any = None, keepdims: bool = False) -> Any:
+    """The logarithm of the mean of exp(x), without overflow."""
+    x = real_array(x, "logmeanexp")
+    counted = np.ones_like(x) if where is None else np.where(where, np.ones_like(x), 0.0)
+    total = logsumexp(x, axis, None, keepdims, where)
+    return total - np.log(counted.sum(axis=axis, keepdims=keepdims))
+
+
+def dot_product_attention(
+    query: Any, key: Any, value: Any, bias: Any = None, mask: Any = None, *, scale: Any = None, is_causal: bool = False
+) -> Any:  # fmt: skip
+    """softmax(scale q kᵀ + bias) v for each head: q of shape (batch, t, heads, size), k and v of (batch, s, heads,
+    size), or all without batch; fewer heads of k and v serve several each. mask: what of (batch, heads, t, s) takes
+    part; is_causal: nothing that comes later does. scale: 1 / √size by default."""
+    q, k, v = (real_array(x, "dot_product_attention") for x in (query, key, value))
+    if q.ndim == 3:
+        q, k, v = (x[None] for x in (q, k, v))
+        return dot_product_attention(q, k, v, bias, mask, scale=scale, is_causal=is_causal)[0]
+    shared, odd = divmod(q.shape[2], k.shape[2])
+    if odd:
+        raise ShapeError(
+            f"dot_product_attention: {q.shape[2]} heads of queries for {k.shape[2]} of keys; a multiple is "
+            f"needed{at(user_line())}"
+        )
+    k, v = (np.repeat(x, shared, axis=2) for x in (k, v))
+    scores = np.einsum("btnh,bsnh->bnts", q, k) * (1 / np.sqrt(q.shape[3]) if scale is None else scale)
+    scores = (scores if bias is None else scores + bias).astype(q.dtype)
+    least = 0.7 * float(np.finfo(q.dtype).min)
+    if mask is not None:
+        scores = np.where(mask, scores, least)
+    if is_causal:
+        t, s = API["arange"].function(q.shape[1]), API["arange"].function(k.shape[1])
+        scores = np.where(t[:, None] >= s, scores, least)
+    return np.einsum("bnts,bsnh->btnh", softmax(scores), v)
+
+
 def standardize(x: Any, axis: Any = -1, mean: Any = None, variance: Any = None, epsilon: float = 1e-5) -> Any:
     """(x − mean) / √(variance + epsilon) along axes."""
-    x = _real(x, "standardize")
+    x = real_array(x, "standardize")
     mean = x.mean(axis=axis, keepdims=True) if mean is None else mean
     variance = x.var(axis=axis, keepdims=True) if variance is None else variance
     return (x - mean) / np.sqrt(variance + epsilon)
@@ -220,7 +292,7 @@ def one_hot(x: Any, num_classes: Any, dtype: Any = np.float64, axis: int = -1) -
 
 def logit(x: Any) -> Any:
     """log(x / (1 − x))."""
-    x = _real(x, "logit")
+    x = real_array(x, "logit")
     return np.log(x / (1 - x))
 
 
@@ -229,56 +301,49 @@ def erf(x: Any) -> Any:
     return _row("erf", x)
 
 
-def erfc(x: Any) -> Any:
-    """1 − erf(x); it loses digits where erf(x) is near 1."""
-    return 1 - erf(x)
-
-
 def erfinv(x: Any) -> Any:
     """The inverse of ``erf`` on (−1, 1)."""
     return _row("erfinv", x)
 
 
-def ndtr(x: Any) -> Any:
-    """The normal distribution's Φ."""
-    return 0.5 * (1 + erf(_real(x, "ndtr") * math.sqrt(0.5)))
-
-
 def xlogy(x: Any, y: Any) -> Any:
     """x log(y), which is 0 where x is 0."""
-    x, y = _real(x, "xlogy"), _real(y, "xlogy")
+    x, y = real_array(x, "xlogy"), real_array(y, "xlogy")
     return np.where(x == 0, 0 * x, x * np.log(np.where(x == 0, 1 + 0 * y, y)))
 
 
 def xlog1py(x: Any, y: Any) -> Any:
     """x log(1 + y), which is 0 where x is 0."""
-    x, y = _real(x, "xlog1py"), _real(y, "xlog1py")
+    x, y = real_array(x, "xlog1py"), real_array(y, "xlog1py")
     return np.where(x == 0, 0 * x, x * np.log1p(np.where(x == 0, 0 * y, y)))
 
 
 def entr(x: Any) -> Any:
     """−x log(x); 0 at 0, −inf below."""
-    x = _real(x, "entr")
+    x = real_array(x, "entr")
     return np.where(x < 0, -np.inf, -xlogy(x, x))
 
 
 def rel_entr(x: Any, y: Any) -> Any:
     """x log(x / y); 0 where x is 0, inf outside of what distributions hold."""
-    x, y = _real(x, "rel_entr"), _real(y, "rel_entr")
+    x, y = real_array(x, "rel_entr"), real_array(y, "rel_entr")
     inside = (x > 0) & (y > 0)
     found = xlogy(np.where(inside, x, 0 * x), np.where(inside, x, 1 + 0 * x) / np.where(inside, y, 1 + 0 * y))
     return np.where(inside, found, np.where((x == 0) & (y >= 0), 0 * x, np.inf))
 
 
-def _records(*functions: tuple[Callable[..., Any], tuple[str, ...]]) -> dict[str, TracedFunction]:
+def records(*functions: tuple[Callable[..., Any], tuple[str, ...]]) -> dict[str, TracedFunction]:
+    """Functions and their parameters that hold arrays, by name."""
     return {f.__name__: TracedFunction(f.__name__, f, arrays) for f, arrays in functions}
 
 
-NN = _records(
+NN = records(
     *((f, ("x",)) for f in (
         relu, relu6, log_sigmoid, softplus, silu, gelu, selu, hard_tanh, hard_sigmoid, hard_silu, soft_sign, mish, glu,
-        one_hot,
+        one_hot, sparse_plus, sparse_sigmoid, tanh, identity, log1mexp,
     )),
+    (squareplus, ("x", "b")), (logmeanexp, ("x", "where")),
+    (dot_product_attention, ("query", "key", "value", "bias", "mask", "scale")),
     (elu, ("x", "alpha")), (celu, ("x", "alpha")), (leaky_relu, ("x", "negative_slope")), (softmax, ("x", "where")),
     (log_softmax, ("x", "where")), (logsumexp, ("a", "b", "where")), (standardize, ("x", "mean", "variance")),
 )  # fmt: skip
@@ -286,8 +351,9 @@ NN |= {"sigmoid": TracedFunction("sigmoid", expit, ("x",))}
 NN |= {alias: TracedFunction(alias, NN[name].function, NN[name].arrays) for alias, name in (
     ("swish", "silu"), ("hard_swish", "hard_silu"),
 )}  # fmt: skip
-SPECIAL = _records(
-    *((f, ("x",)) for f in (expit, logit, erf, erfc, erfinv, ndtr, entr)),
+OF_NETWORKS = records(
+    *((f, ("x",)) for f in (expit, logit, erf, erfinv, entr)),
     (logsumexp, ("a", "b", "where")), (xlogy, ("x", "y")), (xlog1py, ("x", "y")), (rel_entr, ("x", "y")),
     (softmax, ("x", "where")), (log_softmax, ("x", "where")),
 )  # fmt: skip
+"""Functions of ``tenferro.special`` that stand here."""

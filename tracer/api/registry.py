@@ -15,19 +15,27 @@ from tenferro.tracer.api import (
     covariance,
     creation,
     decompositions,
+    editing,
     einsum,
     elementwise,
+    filling,
     fixed,
     indexing,
     joining,
     layout,
+    least_squares,
     library,
     linalg,
+    matrices,
     nan_statistics,
     padding,
+    parts,
+    places,
     polynomials,
     reductions,
+    running,
     sets,
+    sets_of_two,
     statistics,
     variance,
     vocabulary,
@@ -38,7 +46,8 @@ from tenferro.tracer.api.record import API, ApiFunction
 FAMILIES = (
     elementwise, vocabulary, reductions, variance, layout, joining, creation, casting, indexing, writes, padding,
     linalg, einsum, library, fixed, nan_statistics, statistics, calculus, choosing, assembling, decompositions,
-    sets, covariance, polynomials,
+    sets, covariance, polynomials, running, places, filling, parts,
+    sets_of_two, least_squares, matrices, editing,
 )  # fmt: skip
 
 for _family in FAMILIES:
@@ -74,9 +83,14 @@ ALIASES: dict[str, str] = {
 }
 API.update((alias, API[name]) for alias, name in ALIASES.items())
 
+LINALG: dict[str, ApiFunction] = {
+    f.name.removeprefix("linalg."): f for family in (decompositions, least_squares, matrices) for f in family.FUNCTIONS
+} | {name: API[name] for name in ("matmul", "tensordot", "vecdot", "matrix_transpose")}
+"""By NumPy's name in ``numpy.linalg``, and three functions that only SciPy and JAX have."""
+
 BY_NUMPY: dict[object, ApiFunction] = {
     getattr(np, name): f for name, f in API.items() if getattr(np, name, None) is not None
 }
-BY_NUMPY.update((getattr(np.linalg, name), f) for name, f in decompositions.LINALG.items() if hasattr(np.linalg, name))
+BY_NUMPY.update((getattr(np.linalg, name), f) for name, f in LINALG.items() if hasattr(np.linalg, name))
 BY_NUMPY[np.lib.stride_tricks.sliding_window_view] = API["sliding_window_view"]
 """By the NumPy function itself, for dispatch."""

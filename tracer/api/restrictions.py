@@ -7,17 +7,18 @@ from __future__ import annotations
 
 from tenferro.tracer.api import fixed
 
-PER_SIZE = fixed.PER_SIZE | {"array_split", "polymul", "polyval"}
+PER_SIZE = fixed.PER_SIZE | {"array_split", "polymul", "polyval", "unstack"}
 """Functions that need sizes as numbers: NumPy tells the shape of the result, or Python loops over parts."""
 
 REFUSED: dict[str, str] = {
     "add and every other ufunc": "`signature=`; `where=` without `out=`, which leaves elements undefined",
-    "add.reduceat": "all ufuncs' `reduceat`; `accumulate` but those of `add` and `multiply`",
+    "add.reduceat": "all ufuncs' `reduceat`; `accumulate` of ufuncs that are not listed with it",
     "arange": "bounds that are traced floats (sizes and int arguments are fine)",
     "astype": "complex to real: `x.real` says what is meant",
-    "divmod": "`out=`",
+    "divmod, modf": "`out=`",
     "ediff1d": "`to_begin=` and `to_end=` that are arrays",
     "histogram": "`bins=` by name, complex weights",
+    "insert": "traced places",
     "interp": "`left=`, `right=` and `period=` that are traced",
     "linspace": "bounds that are arrays",
     "matmul, vecdot": "`axes=`, `axis=`, `keepdims=`",

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 
 from tenferro.tracer import build
-from tenferro.tracer.api.creation import extents_of
+from tenferro.tracer.api.creation import extents_of, of_integers
 from tenferro.tracer.api.deliver import new
 from tenferro.tracer.api.layout import axes_as_named
 from tenferro.tracer.api.promotion import aligned, result_type
 from tenferro.tracer.api.record import ApiFunction
 from tenferro.tracer.api.reductions import INT64, NOTHING, flag, mean, number
 from tenferro.tracer.dims import is_runtime, product
-from tenferro.tracer.errors import DtypeError, ShapeError
+from tenferro.tracer.errors import DivisionError, DtypeError, ShapeError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.ops import library, pointwise as p, reductions
 from tenferro.tracer.program import Operand
@@ -28,11 +28,12 @@ def average(
     a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: Any = NOTHING
 ) -> Any:  # fmt: skip
     """Σ w a / Σ w over the axes, the mean without weights; with ``returned`` the sum of weights too. Where weights sum
-    to 0 there is a DivisionError when the program runs."""
+    to 0 there is a DivisionError when the program runs, and one where there are neither weights nor results."""
     trace = running_trace("average")
     array = as_traced(trace, a, "average")
     axes = axes_as_named(axis, array.ndim, "average")
     if weights is None:
+        _require_results(trace, array, axes)
         found = mean(array, tuple(axes), keepdims=keepdims)
         count = number(trace, product(array.type.shape[k] for k in axes), found.dtype)
         return (found, _spread_out(trace, count, found)) if returned else found
@@ -52,6 +53,16 @@ def average(
     is_some = build.broadcast(trace, build.convert(trace, is_some, INT64), shape)
     found = new(trace, trace.emit1(p.required, whole, is_some, name="average", reason="weights"))
     return (found, _spread_out(trace, scale, found)) if returned else found
+
+
+def _require_results(trace: Trace, array: TracedArray, axes: list[int]) -> None:
+    """A DivisionError where there is no result: NumPy divides the elements by their number, to know the weights."""
+    kept = [n for k, n in enumerate(array.type.shape) if k not in axes]
+    if not all(is_runtime(n) or trace.guard("<", 0, n) for n in kept):
+        raise DivisionError(
+            f"average: no results of an array of shape {tuple(map(trace.hint, array.type.shape))}; numpy.mean gives "
+            f"none{at(user_line())}"
+        )
 
 
 def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Any:
@@ -76,7 +87,7 @@ def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Any:
 
 
 def _vector(trace: Trace, x: Any) -> Operand:
-    array = as_traced(trace, np.zeros(0, np.int64) if isinstance(x, list | tuple) and not x else x, "bincount")
+    array = as_traced(trace, of_integers(trace, x), "bincount")
     if array.ndim != 1:
         raise ShapeError(f"bincount: rank {array.ndim}; rank 1 is needed{at(user_line())}")
     found: Operand = array.read()

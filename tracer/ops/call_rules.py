@@ -117,6 +117,42 @@ def _jvp_cumprod(b: Derivation, operation: Operation, tangents: Tangents) -> Tan
     return (b.recurrence(factors, b.scaled(t, shifted(b, y, axis, 1)), axis=axis),)
 
 
+def _before(b: Derivation, y: Operand, axis: int) -> tuple[Operand, Operand]:
+    """For each running result the one before it; and whether there is one."""
+    places = b.iota(shape=y.type.shape, axis=axis)
+    return shifted(b, y, axis, 0), b.less(b.like(0, places), places)
+
+
+def _jvp_running_extreme(b: Derivation, operation: Operation, tangents: Tangents) -> Tangents:
+    """The mean of the tangents of the elements so far that are equal to the result, as that of a largest element is."""
+    (x,), (y,), (t,) = operation.inputs, operation.outputs, tangents
+    assert t is not None
+    axis, dtype = static_of(operation)["axis"], y.type.dtype
+    x, t = b.convert(x, dtype), b.convert(t, dtype)
+    before, is_later = _before(b, y, axis)
+    stays = b.convert(b.bitwise_and(is_later, b.equal(y, before)), dtype)
+    is_met = b.convert(b.equal(x, y), dtype)
+    count = b.recurrence(stays, is_met, axis=axis)
+    total = b.recurrence(stays, b.scaled(t, is_met), axis=axis)
+    return (b.quotient(total, b.maximum(count, b.like(1, count))),)
+
+
+def _jvp_running_log_sum(b: Derivation, operation: Operation, tangents: Tangents) -> Tangents:
+    """y' = (e^y[i − 1] y[i − 1]' + e^x[i] x[i]') / e^y[i]: a recurrence. Of equal numbers, infinite ones too, the
+    quotient is 1."""
+    (x,), (y,), (t,) = operation.inputs, operation.outputs, tangents
+    assert t is not None
+    axis, dtype = static_of(operation)["axis"], y.type.dtype
+    x, t = b.convert(x, dtype), b.convert(t, dtype)
+    before, is_later = _before(b, y, axis)
+
+    def share(part: Operand) -> Operand:
+        return b.where(b.equal(part, y), b.like(1, y), b.exp(b.subtract(part, y)))
+
+    kept = b.where(is_later, share(before), b.like(0, y))
+    return (b.recurrence(kept, b.scaled(t, share(x)), axis=axis),)
+
+
 # -- recurrences -----------------------------------------------------------------------------------------------------
 
 
@@ -346,6 +382,9 @@ ELEMENTWISE: dict[str, Rule] = {
 JVPS: dict[str, Rule] = {
     **ELEMENTWISE,
     "cumprod": _jvp_cumprod,
+    "maximum.accumulate": _jvp_running_extreme,
+    "minimum.accumulate": _jvp_running_extreme,
+    "logaddexp.accumulate": _jvp_running_log_sum,
     "sort": _jvp_sort,
     "median": _jvp_quantile,
     "quantile": _jvp_quantile,
@@ -360,7 +399,15 @@ JVPS: dict[str, Rule] = {
     "kron": bilinear.kron,
     "cross": bilinear.cross,
 }
-ALONG_AXES = frozenset({"cumprod", "sort", "argsort", "median", "quantile", "percentile", "argpartition", "partition"})
+ACCUMULATED = (
+    "maximum", "minimum", "fmax", "fmin", "logaddexp", "logical_and", "logical_or", "bitwise_and", "bitwise_or",
+    "bitwise_xor",
+)  # fmt: skip
+"""Ufuncs whose ``accumulate`` runs as a call, beside the running sums and products."""
+ALONG_AXES = frozenset({
+    "cumprod", "sort", "argsort", "median", "quantile", "percentile", "argpartition", "partition",
+    *(f"{name}.accumulate" for name in ACCUMULATED),
+})  # fmt: skip
 """Functions whose ``axis`` may move: the last one where none is given."""
 OF_ANY_SHAPE = {"interp": 0, "digitize": 0, "searchsorted": 1, "sinc": 0, "i0": 0}
 """Functions that work element by element of one operand, whatever its shape, and the place of that."""

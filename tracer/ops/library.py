@@ -107,15 +107,22 @@ def _reference_mask_update(base: Any, mask: Any, value: Any) -> Any:
     return out
 
 
+def by_name(function: str) -> Callable[..., Any]:
+    """A function of NumPy's main namespace, or a method of its ufuncs: ``"maximum.accumulate"``."""
+    name, _, method = function.partition(".")
+    found: Callable[..., Any] = getattr(np, name)
+    return getattr(found, method) if method else found
+
+
 Lanes = tuple[tuple[bool, ...], ...]
 
 
 def _reference_numpy(
     *xs: Any, function: str, static: tuple[tuple[str, Any], ...], shape: Any, dtype: Any, lanes: Lanes = ()
 ) -> Any:  # fmt: skip
-    """A function of NumPy's main namespace by name; ``static`` are its keyword arguments. ``lanes``: it is called for
+    """A function by the name that ``by_name`` takes; ``static`` are its keyword arguments. ``lanes``: it is called for
     each entry of the leading axis of some operands, once for each tuple of booleans that say of which."""
-    called, options = getattr(np, function), dict(static)
+    called, options = by_name(function), dict(static)
     return _in_lanes(lambda *each: called(*each, **options), xs, lanes, shape, dtype)
 
 
@@ -132,7 +139,7 @@ def _in_lanes(call: Callable[..., Any], xs: Sequence[Any], lanes: Lanes, shape: 
 def computed(op: Op, operands: Sequence[Any], params: Mapping[str, Any], line: SourceLine | None) -> Any:
     """A row's function on NumPy arrays; what NumPy warns of in a call by name is shown at ``line``."""
     if op is numpy_call:
-        function, options = getattr(np, params["function"]), dict(params["static"])
+        function, options = by_name(params["function"]), dict(params["static"])
         call, lanes = standing_at(line), params.get("lanes", ())
         return _in_lanes(lambda *xs: call(function, xs, options), operands, lanes, params["shape"], params["dtype"])
     return op.reference(*operands, **params)
