@@ -307,7 +307,7 @@ class JitFunction(NativeCallable):
 
     def _described(self, args: tuple[Any, ...], kwargs: dict[str, Any], is_method: bool = False) -> Found:
         """The program of a call that does not run."""
-        from tenferro.shapes import some_arrays
+        from tenferro.structs import some_arrays
 
         return self._programs.find(self._bind(*some_arrays(args, kwargs), is_method))
 
