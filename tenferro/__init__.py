@@ -82,12 +82,9 @@ if _TYPE_CHECKING:
     from tenferro.profiling import profile as profile
     from tenferro.reverse_rules import custom_vjp as custom_vjp
     from tenferro.runtime import default_runtime as default_runtime, list_engines as list_engines
-    from tenferro.shapes import (
-        ShapeDtypeStruct as ShapeDtypeStruct,
-        eval_shape as eval_shape,
-        make_program as make_program,
-    )
+    from tenferro.shapes import eval_shape as eval_shape, make_program as make_program
     from tenferro.sharding import shard_map as shard_map
+    from tenferro.structs import ShapeDtypeStruct as ShapeDtypeStruct
     from tenferro.tracer.config import ConfigError as ConfigError
 
 __version__ = "0.1.0"
@@ -112,7 +109,8 @@ _DERIVATIVES = {
     "forward_rules": ("custom_jvp",),
     "reverse_rules": ("custom_vjp",),
     "checkpointing": ("checkpoint", "checkpoint_name", "checkpoint_policies", "remat"),
-    "shapes": ("ShapeDtypeStruct", "eval_shape", "make_program"),
+    "shapes": ("eval_shape", "make_program"),
+    "structs": ("ShapeDtypeStruct",),
 }
 _LATER = {
     "ConfigError": "tracer.config", "default_runtime": "runtime", "list_engines": "runtime",

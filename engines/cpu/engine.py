@@ -422,7 +422,8 @@ class CpuExecutable(Executable):
 
     @property
     def compile_seconds(self) -> float:
-        return sum(k.compile_seconds for k in (*self.table.kernels(), *self.table.fused_loops()))
+        loops = sum(k.compile_seconds for k in self.table.fused_loops())
+        return loops + sum(k.compile_seconds for k in self.table.kernels())
 
     @property
     def kernels(self) -> int:
@@ -430,7 +431,8 @@ class CpuExecutable(Executable):
 
     @property
     def kernel_bytes(self) -> int:
-        return sum(k.code_bytes for k in (*self.table.kernels(), *self.table.fused_loops()))
+        loops = sum(k.code_bytes for k in self.table.fused_loops())
+        return loops + sum(k.code_bytes for k in self.table.kernels())
 
 
 def _fresh(name: str, known: Container[str]) -> str:
