@@ -25,6 +25,10 @@ from tests.table.test_infer import reference
 from tests.values import uniform
 
 RULES = [name for name in SAMPLES if not isinstance(OPS[name].jvp, Constant | Absent)]
+OF_SHARES = ("random_gamma",)
+"""Drawn numbers that move so that the share of smaller ones stays: not as the drawn ones do, which jump where another
+one is accepted, and are others in each dtype. ``tests/random/test_gamma_slopes`` compares them."""
+ALONG_REFERENCES = [name for name in RULES if name not in OF_SHARES]
 STEP = 1e-3
 
 
@@ -126,7 +130,7 @@ class Comparison:
         assert self.compared >= 20, f"{self.name}: only {self.compared} elements have differences"
 
 
-@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("name", ALONG_REFERENCES)
 def test_tangents_are_differences(name: str) -> None:
     comparison = Comparison(name)
     for number, sample in enumerate(wide_samples(name)):
@@ -139,7 +143,7 @@ def test_tangents_are_differences(name: str) -> None:
     comparison.check()
 
 
-@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("name", ALONG_REFERENCES)
 def test_second_order_is_differences_of_the_first(name: str) -> None:
     """Of the tangents, along tangents of operands and of tangents."""
     comparison = Comparison(name)
@@ -170,7 +174,7 @@ def widened(sample: Sample) -> Sample:
 
 
 @pytest.mark.parametrize("dtype", NARROW)
-@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("name", ALONG_REFERENCES)
 def test_lower_precisions_agree_with_double(name: str, dtype: str) -> None:
     """Relative to the largest tangent there is room for the rounding of a few operations."""
     for number, sample in enumerate(differentiable(name)):

@@ -17,7 +17,7 @@ from tenferro.tracer.transform import marks
 from tests.running import engines_as_they_were
 from tests.table.functions import FUNCTIONS, ONLY_REVERSE, WITH, function_calls
 from tests.table.ordinary import Call, row_calls, varies
-from tests.table.test_jvp import RULES, differentiable
+from tests.table.test_jvp import ALONG_REFERENCES, OF_SHARES, differentiable
 
 BESIDE_THE_TABLE = {op.name: op for family in (host, marks) for op in vars(family).values() if isinstance(op, Op)}
 """Rows that programs on disk do not name: Python functions of the user's, and what transformations alone read."""
@@ -73,7 +73,7 @@ def _check(calls: Sequence[Call], precision: str, modes: tuple[str, ...]) -> Non
         raise AssertionError(f"{'; '.join(map(str, calls))}: {error}") from None
 
 
-@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("name", ALONG_REFERENCES)
 def test_rows_with_samples(name: str) -> None:
     calls = list(row_calls(name))
     assert calls, f"{name}: no sample at an ordinary point"
@@ -96,7 +96,7 @@ def test_rows_in_functions(name: str, dtype: str, monkeypatch: pytest.MonkeyPatc
 
 def test_every_row_is_differentiated_or_says_why_not() -> None:
     """A new row fails here until it has samples or a function, or a reason."""
-    covered = {*RULES, *FUNCTIONS, *chain.from_iterable(WITH.values())}
+    covered = {*ALONG_REFERENCES, *OF_SHARES, *FUNCTIONS, *chain.from_iterable(WITH.values())}
     without = {name: reason(op) for name, op in ROWS.items() if name not in covered}
     assert [name for name, why in without.items() if not why or len(why) < 10] == []
     assert covered <= set(ROWS)
@@ -106,7 +106,7 @@ def test_every_row_is_differentiated_or_says_why_not() -> None:
 
 def test_every_dtype_is_met() -> None:
     """Of the samples of a row, where one is at an ordinary point."""
-    for name in RULES:
+    for name in ALONG_REFERENCES:
         declared = {x.dtype.name for s in differentiable(name) for x in s.operands if varies(x)}
         met = {x.dtype.name for call in row_calls(name) for x in call.arguments}
         assert met == declared, name

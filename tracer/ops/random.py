@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from tenferro.tracer.errors import DtypeError
-from tenferro.tracer.op import Absent, Op, Pointwise
+from tenferro.tracer.op import Op, Pointwise
 from tenferro.tracer.ops import random_references as r
 from tenferro.tracer.ops.columns import INTEGERS, NOT_LINEAR, batch_pointwise, terms
+from tenferro.tracer.ops.gamma_rules import jvp_gamma
 from tenferro.tracer.ops.rows import common_shape, row
 from tenferro.tracer.program import ArrayType, Params
 from tenferro.tracer.scalar import counts, draws, error_function, fused, threefry as t
@@ -100,7 +101,7 @@ random_gamma = Op(
     ),
     _infer_draw("random_gamma", F32, F64),
     r.gamma,
-    Absent("a number that is drawn until one is accepted has no derivative along its shape here"),
+    jvp_gamma,
     NOT_LINEAR,
     batch_pointwise,
 )
