@@ -54,6 +54,7 @@ if _TYPE_CHECKING:
     )
     from tenferro.collectives import (
         all_gather as all_gather,
+        all_to_all as all_to_all,
         axis_index as axis_index,
         axis_size as axis_size,
         pbroadcast as pbroadcast,
@@ -61,8 +62,10 @@ if _TYPE_CHECKING:
         pmean as pmean,
         pmin as pmin,
         ppermute as ppermute,
+        pshuffle as pshuffle,
         psum as psum,
         psum_scatter as psum_scatter,
+        pswapaxes as pswapaxes,
     )
     from tenferro.custom_batching import custom_vmap as custom_vmap
     from tenferro.debug import check as check
@@ -100,7 +103,8 @@ _evaluation.use(_eager)
 
 
 _COLLECTIVES = (
-    "all_gather", "axis_index", "axis_size", "pbroadcast", "pmax", "pmean", "pmin", "ppermute", "psum", "psum_scatter",
+    "all_gather", "all_to_all", "axis_index", "axis_size", "pbroadcast", "pmax", "pmean", "pmin", "ppermute",
+    "pshuffle", "psum", "psum_scatter", "pswapaxes",
 )  # fmt: skip
 _DERIVATIVES = {
     "gradients": ("grad", "stop_gradient", "value_and_grad"),

@@ -198,6 +198,15 @@ class Array(ArrayMethods):
     def __setitem__(self, key: Any, value: Any) -> None:
         evaluator().set_item(self, key, value)
 
+    def _set_part(self, name: str, value: Any) -> None:
+        if current_trace() is not None:
+            return super()._set_part(name, value)
+        from tenferro.tracer.api.parts import refuse_imaginary  # made of what traces
+
+        refuse_imaginary(name, self.dtype)
+        evaluator().set_item(Array(getattr(self._data, name), self._engine, self._scalar), ..., value)
+        return None
+
     def _inplace(self, name: str, other: Any) -> Any:
         if self._scalar:
             return self._call(name, self, other)

@@ -145,6 +145,32 @@ def test_parts_of_special_numbers() -> None:
     agrees(np.angle, both)
 
 
+def test_parts_are_written() -> None:
+    def function(x: Any) -> Any:
+        y = x.astype(np.complex128)
+        window = y[1:]
+        window.imag = -0.0
+        y.real = np.array([[-0.0], [np.inf], [3]])
+        window[:, :1].imag = x[1:, :1].real * 2
+        z = x.copy()
+        z.real = 7
+        return y, window + 1, z
+
+    for dtype in ("int8", "float32", "complex64"):
+        agrees(function, X.astype(dtype) if dtype[0] != "c" else X.astype(dtype) * 1j)
+    agrees(_changed(lambda y: setattr(y, "imag", 1.0)), X * 1.0)
+    slope = tn.grad(lambda x: _with_imaginary(x).imag.sum())(np.ones(3))
+    np.testing.assert_array_equal(slope, [2, 2, 2])
+    with pytest.raises(tn.MutationError, match="argument x is not the function's own"):
+        tn.jit(lambda x: setattr(x, "imag", 1.0))(X * 1j)
+
+
+def _with_imaginary(x: Any) -> Any:
+    y = np.zeros(3, complex)
+    y.imag = 2 * x
+    return y
+
+
 def test_places() -> None:
     i = np.array([[0, 5], [11, 3]])
     for order in ("C", "F"):

@@ -88,6 +88,24 @@ def test_psum_scatter(axis: int) -> None:
     assert np.array_equal(found, (pairs[:2] + pairs[2:]).ravel())
 
 
+def test_all_to_all() -> None:
+    """Rows on each engine become columns on each, and back; element k of engine j goes to place j of engine k."""
+    columns = on_two(lambda v: tn.all_to_all(v, "i", 1, 0, tiled=True), P(None, "i"))
+    np.testing.assert_array_equal(columns, X)
+    back = on_two(
+        lambda v: tn.all_to_all(tn.all_to_all(v, "i", 1, 0, tiled=True), "i", 0, 1, tiled=True), P("i")
+    )  # fmt: skip
+    np.testing.assert_array_equal(back, X)
+    pairs = X.reshape(4, 2, 6)  # an element for each engine along axis 1
+    swapped = on_two(lambda v: tn.pswapaxes(v, "i", 1), P("i"), pairs)
+    np.testing.assert_array_equal(swapped.reshape(2, 2, 2, 6), pairs.reshape(2, 2, 2, 6).transpose(2, 1, 0, 3))
+    np.testing.assert_array_equal(on_two(lambda v: tn.pshuffle(v, "i", [1, 0]), P("i")), np.roll(X, 4, axis=0))
+    slope = tn.grad(lambda x: (on_two(lambda v: tn.all_to_all(v, "i", 1, 0, tiled=True), P(None, "i"), x) * X).sum())(X)
+    np.testing.assert_array_equal(slope, X)
+    with pytest.raises(tn.ShapeError, match="all_to_all: axis 1 of size .* over 2 engines; just that is needed"):
+        on_two(lambda v: tn.all_to_all(v, "i", 1, 0), P("i"))
+
+
 def test_ppermute() -> None:
     x = np.arange(8.0)
     where = mesh(4)

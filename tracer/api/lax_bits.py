@@ -9,18 +9,18 @@ import numpy as np
 
 from tenferro.tracer import build
 from tenferro.tracer.api.deliver import new
-from tenferro.tracer.api.elementwise import where
 from tenferro.tracer.api.lax_common import function
 from tenferro.tracer.api.lax_elementwise import named
+from tenferro.tracer.api.parts import of_parts
 from tenferro.tracer.api.promotion import converted, result_type
-from tenferro.tracer.api.record import API, TracedFunction
+from tenferro.tracer.api.record import TracedFunction
 from tenferro.tracer.api.special import SPECIAL
 from tenferro.tracer.errors import DtypeError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.ops import pointwise as p, rounding
 from tenferro.tracer.program import Operand
 from tenferro.tracer.trace import Trace, running_trace
-from tenferro.tracer.traced import TracedArray, as_traced, operand
+from tenferro.tracer.traced import as_traced, operand
 
 _MASKS = (0x5555555555555555, 0x3333333333333333, 0x0F0F0F0F0F0F0F0F, 0x00FF00FF00FF00FF, 0x0000FFFF0000FFFF,
           0x00000000FFFFFFFF)  # fmt: skip
@@ -74,24 +74,14 @@ def clz(x: Any) -> Any:
 
 
 def complex_(x: Any, y: Any) -> Any:
-    """x + i y, of real numbers: complex64 of float32, else complex128. It is made of the sizes of both and turned by
-    their signs, so that zeros keep theirs."""
+    """x + i y, of real numbers: complex64 of float32, else complex128; zeros keep their signs."""
     trace = running_trace("complex")
     pairs = [operand(trace, v, "complex") for v in (x, y)]
     dtype = result_type([key for _, key in pairs])
     if dtype.kind == "c":
         raise DtypeError(f"complex: dtype {dtype.name}; real numbers are needed{at(user_line())}")
     part = np.dtype(np.float32 if dtype in (np.dtype(np.float32), np.dtype(np.float16)) else np.float64)
-    (real, turns_back), (imag, is_below) = (_size(new(trace, converted(trace, v, part, "complex"))) for v, _ in pairs)
-    whole = real + where(imag == imag, where(imag < np.inf, 1j * imag, complex(0, np.inf)), complex(0, np.nan))
-    whole = where(is_below != turns_back, API["conjugate"].function(whole), whole)
-    return where(turns_back, -whole, whole)
-
-
-def _size(x: TracedArray) -> tuple[Any, Any]:
-    """(the size of each number, whether it has a minus), where |x| would have no slope at 0."""
-    is_below = API["signbit"].function(x)
-    return where(is_below, -x, x), is_below
+    return of_parts(*(new(trace, converted(trace, v, part, "complex")) for v, _ in pairs))
 
 
 def _alias(name: str, of_special: str) -> TracedFunction:

@@ -32,6 +32,12 @@ class ArrayMethods:
     def _call(self, name: str, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError
 
+    def _set_part(self, name: str, value: Any) -> None:
+        """``x.real = value`` and ``x.imag = value``, inside a trace."""
+        from tenferro.tracer.api.parts import set_part
+
+        set_part(self, name, value)
+
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
         """``tenferro.numpy``: found by name when asked, since this folder imports nothing above it."""
         import importlib
@@ -362,8 +368,8 @@ class ArrayMethods:
     T = property(lambda self: self._call("transpose", self, None))
     mT = property(lambda self: self._call("matrix_transpose", self))
     at = property(At, doc="``x.at[i].set(v)``, ``.add(v)`` and so on: a changed copy.")
-    real = property(lambda self: self._call("real", self))
-    imag = property(lambda self: self._call("imag", self))
+    real = property(lambda self: self._call("real", self), lambda self, value: self._set_part("real", value))
+    imag = property(lambda self: self._call("imag", self), lambda self, value: self._set_part("imag", value))
 
     __hash__ = None  # type: ignore[assignment]
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tenferro.tracer import build
+from tenferro.tracer.api.creation import zeros
 from tenferro.tracer.api.deliver import deliver, new
 from tenferro.tracer.api.elementwise import where
 from tenferro.tracer.api.library import array_equal
@@ -28,6 +29,44 @@ def angle(z: Any, deg: bool = False) -> Any:
     else:
         found = API["arctan2"].function(0, array)
     return found * (180 / math.pi) if deg else found
+
+
+def of_parts(real: TracedArray, imag: TracedArray) -> TracedArray:
+    """Complex numbers of two arrays of one real dtype. They are made of the sizes of both and turned by their signs, so
+    that zeros keep theirs."""
+    (a, turns_back), (b, is_below) = _size(real), _size(imag)
+    whole = a + where(b == b, where(b < np.inf, 1j * b, complex(0, np.inf)), complex(0, np.nan))
+    whole = where(is_below != turns_back, API["conjugate"].function(whole), whole)
+    found: TracedArray = where(turns_back, -whole, whole)
+    return found
+
+
+def _size(x: TracedArray) -> tuple[Any, Any]:
+    """(the size of each number, whether it has a minus), where |x| would have no slope at 0."""
+    is_below = API["signbit"].function(x)
+    return where(is_below, -x, x), is_below
+
+
+def refuse_imaginary(name: str, dtype: np.dtype[Any]) -> None:
+    """A DtypeError for the imaginary part of real numbers, which is not written."""
+    if name == "imag" and dtype.kind != "c":
+        raise DtypeError(f"imag: assigned in dtype {dtype.name}; a complex dtype is needed{at(user_line())}")
+
+
+def set_part(array: Any, name: str, value: Any) -> None:
+    """``x.real = value`` and ``x.imag = value``, converted to the dtype of the part."""
+    trace = running_trace(name)
+    x: TracedArray = as_traced(trace, array, name)
+    x.check_writeable()
+    refuse_imaginary(name, x.dtype)
+    if x.dtype.kind != "c":
+        x[...] = value
+        return
+    real, imag = API["real"].function(x), API["imag"].function(x)
+    part = zeros(x.shape, real.dtype)
+    part[...] = value
+    whole = of_parts(part, imag) if name == "real" else of_parts(real, part)
+    x.store(build.convert(trace, whole.read(), x.dtype))
 
 
 def modf(x: Any, /, out: Any = None) -> Any:
