@@ -140,6 +140,10 @@ def test_lanes() -> None:
     a, b = RNG.normal(size=(3, 5, 2)), RNG.normal(size=(3, 5))
     np.testing.assert_allclose(tn.vmap(la.pinv)(a), la.pinv(a))
     np.testing.assert_allclose(tn.vmap(la.matrix_rank)(a), la.matrix_rank(a))
+    solved = tn.jit(tn.vmap(la.lstsq))(a, b)
+    for k, parts in enumerate(zip(a, b, strict=True)):
+        for found, wanted in zip(solved, la.lstsq(*parts), strict=True):
+            np.testing.assert_allclose(found[k], wanted)
     found = tn.vmap(lambda b: la.lstsq(a[0], b)[0])(b)
     np.testing.assert_allclose(found, [la.lstsq(a[0], row)[0] for row in b])
 

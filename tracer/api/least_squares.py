@@ -84,7 +84,7 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
     """(x, residuals, rank, singular values): the x of least norm that minimises |a x − b|, for each column of b.
     Singular values below ``rcond`` times the largest count as 0. residuals: Σ |a x − b|² of each column, none where
     the rank is below the columns of a or there are no more rows than columns; so their number is known when the
-    program has run."""
+    program has run. Lanes of ``vmap``, which have one size, have them whatever the rank is."""
     trace, (left, right) = matrices("lstsq", a, b)
     is_vector = len(right.type.shape) == 1
     if is_vector:
@@ -106,7 +106,10 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
     rest = x @ found - y
     squares = (rest.real * rest.real + rest.imag * rest.imag if x.dtype.kind == "c" else rest * rest).sum(axis=0)
     is_told = new(trace, build.copied(trace, build.broadcast(trace, (count == x.shape[1]).read(), squares.type.shape)))
-    squares = squares[is_told] if trace.guard("<", n, m) else squares[:0]
+    if not trace.guard("<", n, m):
+        squares = squares[:0]
+    elif not trace.axes:
+        squares = squares[is_told]
     return (found[:, 0].copy() if is_vector else found), squares, count.astype(np.int32), s
 
 
