@@ -89,7 +89,13 @@ def _evaluate(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     return wrap_known(trace, found)
 
 
-_WRITERS: dict[Any, str] = {np.fill_diagonal: "a", np.put: "a", np.putmask: "a", np.place: "arr", np.put_along_axis: "arr"}
+_WRITERS: dict[Any, str] = {
+    np.fill_diagonal: "a",
+    np.put: "a",
+    np.putmask: "a",
+    np.place: "arr",
+    np.put_along_axis: "arr",
+}
 """NumPy's functions that write into their first argument, by its name."""
 
 
