@@ -10,9 +10,11 @@ from tenferro.placing import on as on
 from tenferro.threads import cpu_engines as cpu_engines, threads as threads
 from tenferro.tracer.errors import (
     AxisError as AxisError,
+    BatchError as BatchError,
     BoundsError as BoundsError,
     CallbackError as CallbackError,
     CheckError as CheckError,
+    DerivativeError as DerivativeError,
     DivisionError as DivisionError,
     DtypeError as DtypeError,
     ExponentError as ExponentError,

@@ -172,3 +172,11 @@ def test_a_star_import_gives_them_and_leaves_numpy_alone():
 def test_a_name_that_is_none_is_refused():
     with pytest.raises(AttributeError, match="module 'tenferro' has no attribute 'jits'"):
         tenferro.jits  # noqa: B018
+
+
+def test_every_error_and_warning_is_public() -> None:
+    from tenferro.tracer import errors
+
+    made = [x for x in vars(errors).values() if isinstance(x, type) and x.__module__ == errors.__name__]
+    assert len(made) > 20
+    assert [x.__name__ for x in made if getattr(tenferro, x.__name__, None) is not x] == []
