@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tenferro as tn
-from tenferro.tracer.errors import DerivativeError, TraceError
+from tenferro.tracer.errors import DerivativeError
 
 X = np.array([3.0, 4.0])
 REFUSED: dict[str, Callable[[Any], Any]] = {
@@ -22,7 +22,6 @@ REFUSED: dict[str, Callable[[Any], Any]] = {
     "tolist": lambda x: x.tolist()[0] * x[1],
     "tobytes": lambda x: np.frombuffer(x.tobytes())[0] * x[1],
     "ndarray.flat": lambda x: sum((x * x).flat) + x[0],
-    "lstsq": lambda x: np.linalg.lstsq(np.outer(x, x) + np.eye(2), x, rcond=None)[0].sum(),
     "eig": lambda x: np.linalg.eig(np.outer(x, x))[0].real.sum(),
 }
 """By what the error names. Some give several results."""
@@ -69,17 +68,22 @@ def test_the_inner_of_two_derivatives() -> None:
     assert tn.grad(lambda y: y**2 * float(X[0]))(1.0) == 6.0
 
 
-WRITING: dict[str, Callable[[Any], Any]] = {
-    "fill_diagonal": lambda x: np.fill_diagonal(np.outer(x, x), x**3),
-    "put": lambda x: np.put(np.zeros(6), [1, 2], x),
-    "place": lambda x: np.place(x * x, [True, False], [5.0]),
-    "putmask": lambda x: np.putmask(x * x, [True, False], [5.0]),
+def _written(x: Any, write: Callable[[Any], Any]) -> Any:
+    y = x.copy()
+    write(y)
+    return y.sum()
+
+
+WRITING: dict[str, tuple[Callable[[Any], Any], list[float]]] = {
+    "fill_diagonal": (lambda x: _written(np.outer(x, x), lambda y: np.fill_diagonal(y, x**3)), [35, 54]),
+    "put": (lambda x: _written(np.zeros(6), lambda y: np.put(y, [1, 2], x * x)), [6, 8]),
+    "place": (lambda x: _written(x * x, lambda y: np.place(y, [True, False], [5.0])), [0, 8]),
+    "putmask": (lambda x: _written(x * x, lambda y: np.putmask(y, [True, False], x)), [1, 8]),
 }
 
 
 @pytest.mark.parametrize("name", WRITING)
-def test_functions_that_write_name_what_serves(name: str) -> None:
-    """Elements that NumPy would write into are those of a value, whose slope it would not know of."""
-    for transformed in (tn.grad(WRITING[name]), tn.jit(WRITING[name])):
-        with pytest.raises(TraceError, match=rf"^numpy\.{name}: .*; x.* is.*\(at .*test_lost_slopes\.py"):
-            transformed(X)
+def test_functions_that_write_keep_slopes(name: str) -> None:
+    function, expected = WRITING[name]
+    for transformed in (tn.grad(function), tn.jit(tn.grad(function))):
+        np.testing.assert_allclose(transformed(X), expected)
