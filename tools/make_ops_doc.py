@@ -11,6 +11,7 @@ import inspect
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import assert_never
 
 import numpy as np
@@ -35,8 +36,9 @@ from tenferro.tracer.op import (
     Update,
     View,
 )
-from tenferro.tracer.ops import OPS
+from tenferro.tracer.ops import OPS, host
 from tenferro.tracer.program import ArrayType, Params
+from tenferro.tracer.transform import marks
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "ops.md"
 KINDS = {
@@ -117,6 +119,10 @@ CONTROL = {
     "scan": ("body", "carry", "walked", "length", "reverse", "shapes"),
     "while": ("condition", "body", "carry", "shapes"),
     "cond": ("branches", "shapes"),
+    **dict.fromkeys(
+        ("pure_callback", "io_callback", "debug_callback", "check"),
+        ("call", "dtypes", "shapes", "lanes", "extents", "method"),
+    ),
 }
 """Parameters of rows whose references take any."""
 
@@ -183,6 +189,9 @@ DERIVATIVES = """\
 What transformations make of each row. *rule*: other rows, written in the table. *0*: the derivative is 0 wherever there
 is one. *none*: there is none; the number names the reason below. A transpose belongs to rows that are linear in some of
 their operands; derivatives of all others are made of such rows."""
+BESIDE = """\
+Rows that programs on disk do not name: calls of Python functions of the user's, and marks, which tell transformations
+something, compute nothing, and are gone when a program is finished."""
 
 
 def rule_text(rule: object, reasons: dict[str, int]) -> str:
@@ -203,10 +212,15 @@ def derivative_table(ops: Sequence[Op]) -> list[str]:
     return lines + [f"{number}. {reason}" for reason, number in reasons.items()]
 
 
+def rows_of(family: ModuleType) -> list[Op]:
+    return [op for op in vars(family).values() if isinstance(op, Op)]
+
+
 def page() -> str:
     pointwise = [op for op in OPS.values() if isinstance(op.form, Pointwise)]
     reductions = [op for op in OPS.values() if isinstance(op.form, Reduction)]
     others = [op for op in OPS.values() if not isinstance(op.form, Pointwise | Reduction)]
+    beside = [*rows_of(host), *rows_of(marks)]
     named = [name for name in sorted(API) if hasattr(np, name)]
     functions = ", ".join(f"`{name}`{'*' * (name in PER_SIZE)}" for name in named)
     functions += ", `lib.stride_tricks.sliding_window_view`"
@@ -215,6 +229,7 @@ def page() -> str:
         ["## Reductions", "", *reduction_table(reductions)],
         ["## Layout and library", "", *other_table(others)],
         ["## Derivatives and batches", "", DERIVATIVES, "", *derivative_table(list(OPS.values()))],
+        ["## Beside the table", "", BESIDE, "", *other_table(rows_of(host)), "", *derivative_table(beside)],
         ["## NumPy functions that trace", "", STAR, "", functions],
         ["## What they refuse", "", *refused_table()],
     ]

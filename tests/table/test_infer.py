@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tenferro.tracer.dims import Leaf, evaluate_shape
-from tenferro.tracer.op import Control, Library, Op
-from tenferro.tracer.ops import OPS, decompositions, lanes
+from tenferro.tracer.op import Library, Op
+from tenferro.tracer.ops import OPS, control, decompositions, host, lanes
 from tenferro.tracer.program import ArrayType, Params
+from tenferro.tracer.transform import marks
 from tests.samples import SAMPLES, Sample
 
 
@@ -22,11 +25,23 @@ def reference(name: str, sample: Sample) -> tuple[np.ndarray[Any, Any], ...]:
     return tuple(np.asarray(x) for x in out) if isinstance(out, tuple) else (np.asarray(out),)
 
 
-def test_every_row_has_samples_and_every_sample_a_row() -> None:
-    """Rows that run bodies, and those that look across lanes, are called in ``tests/control``, those of linear algebra
-    in ``tests/linalg``."""
-    others = {op for family in (lanes, decompositions) for op in vars(family).values() if isinstance(op, Op)}
-    assert set(SAMPLES) == {name for name, op in OPS.items() if not isinstance(op.form, Control) and op not in others}
+ELSEWHERE: dict[ModuleType, tuple[str, str]] = {
+    control: ("tests/control", "their parameters are bodies, which are traced"),
+    lanes: ("tests/control/test_lanes.py", "they look across lanes, and are gone where all lanes are replayed"),
+    decompositions: ("tests/linalg", "factors are unique only up to signs, and compared as what they multiply to"),
+    host: ("tests/table/test_host.py", "their parameters are Python functions"),
+    marks: ("tests/transform", "they compute nothing, and are gone when a program is finished"),
+}
+"""Families without samples: where they are tested, and why there."""
+
+
+def test_every_row_has_samples_and_every_sample_a_row(root: Path) -> None:
+    """Of those beside the table too: of the user's functions, and of transformations."""
+    rows = {**OPS, **{op.name: op for family in (host, marks) for op in vars(family).values() if isinstance(op, Op)}}
+    others = {op: place for family, place in ELSEWHERE.items() for op in vars(family).values() if isinstance(op, Op)}
+    assert set(SAMPLES) == {name for name, op in rows.items() if op not in others}
+    assert all((root / folder).exists() for folder, _ in others.values())
+    print("\n".join(f"{op.name}: {folder}: {reason}" for op, (folder, reason) in others.items()))
 
 
 @pytest.mark.parametrize("name", SAMPLES)
