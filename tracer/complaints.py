@@ -176,7 +176,9 @@ def not_own(cell: Cell) -> MutationError:
         found = f"{origin} is not the function's own"
         needed = f"write into {origin}.copy(), or donate the argument (donate_argnums)"
     else:
-        found, needed = f"{origin} is not the function's own", "write into a copy of it, x.copy() makes one"
+        name = str(origin).removeprefix("argument ")
+        found = f"{origin} is not the function's own"
+        needed = f"write into a copy of it, {name if name.isidentifier() else 'x'}.copy() makes one"
     return noted(MutationError(f"write: {found}; {needed}{at(user_line())}"))
 
 
