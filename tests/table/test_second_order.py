@@ -3,8 +3,9 @@ that has some, for every dtype that it takes. A row without is named here with i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from tenferro.tracer.trace import Trace
 from tenferro.tracer.transform import marks
 from tests.running import engines_as_they_were
 from tests.table.functions import FUNCTIONS, ONLY_REVERSE, WITH, function_calls
-from tests.table.ordinary import Call, row_calls, varies
+from tests.table.ordinary import Call, row_calls, spaced, varies
 from tests.table.test_jvp import ALONG_REFERENCES, OF_SHARES, differentiable
 
 BESIDE_THE_TABLE = {op.name: op for family in (host, marks) for op in vars(family).values() if isinstance(op, Op)}
@@ -92,6 +93,37 @@ def test_rows_in_functions(name: str, dtype: str, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(Trace, "_record", noted)
     check(function_calls(name, dtype), name in ONLY_REVERSE)
     assert {name, *WITH.get(name, ())} <= met, f"the functions of {name} record {sorted(met)}"
+
+
+LANED: dict[str, Callable[[Any], Any]] = {
+    "lane_sum": lambda x: np.sin(tn.psum(x * x, "i")) * x,
+    "lane_gather": lambda x: (np.sin(tn.all_gather(x, "i")) * tn.all_gather(x, "i")[::-1]).sum(0),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float64", "complex128", "float32"])
+@pytest.mark.parametrize("name", LANED)
+def test_derivatives_inside_of_lanes_are_those_from_outside(name: str, dtype: str) -> None:
+    """From outside all lanes are one program, in which the rows are gone: their own rules are asked inside."""
+    one = LANED[name]
+    x, ct, turn = (spaced((3, 2), np.dtype(dtype), k) * np.array(0.4, dtype) for k in range(3))
+
+    def pulled(f: Callable[[Any], Any], x: Any, ct: Any) -> Any:
+        return tn.vjp(f, x)[1](ct)[0]
+
+    def twice(f: Callable[[Any], Any], x: Any, ct: Any, turn: Any) -> Any:
+        return pulled(lambda x: pulled(f, x, ct), x, turn)
+
+    def pushed(f: Callable[[Any], Any], x: Any, t: Any, turn: Any) -> Any:
+        return tn.jvp(lambda x: tn.jvp(f, (x,), (t,)), (x,), (turn,))
+
+    whole = tn.vmap(one, axis_name="i")
+    for derivative, given in ((pulled, (x, ct)), (twice, (x, ct, turn)), (pushed, (x, ct, turn))):
+        inside = tn.vmap(lambda *xs, d=derivative: d(one, *xs), axis_name="i")(*given)
+        tolerance = 1e-4 if dtype == "float32" else 1e-12
+        tree = zip(tn.tree.flatten(inside)[0], tn.tree.flatten(derivative(whole, *given))[0], strict=True)
+        for found, expected in tree:
+            np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
 
 
 def test_every_row_is_differentiated_or_says_why_not() -> None:
