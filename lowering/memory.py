@@ -1,16 +1,21 @@
 """Peak memory: a Plan goes in, what its run holds at most comes out, as a formula over its sizes and as a number.
 
 Counted are results and temporaries; inputs are borrowed. A size that depends on data counts with its upper bound, where
-there is one, and a reshape that may have to copy as a copy.
+there is one, and a reshape that may have to copy as a copy. While a loop or a choice runs, what its bodies hold is
+there too.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 
-from tenferro.lowering.exec_program import ExecProgram, Instruction, Slot
+from tenferro.lowering import lower
+from tenferro.lowering.exec_program import ExecProgram, Instruction, Slot, Source
 from tenferro.lowering.plan import AdoptStep, CallStep, Plan, RegionStep, Step, ViewStep
 from tenferro.lowering.references import References
+from tenferro.tracer.bodies import Body
 from tenferro.tracer.dims import (
     Environment,
     Extent,
@@ -26,24 +31,29 @@ from tenferro.tracer.dims import (
     substitute,
 )
 from tenferro.tracer.lines import SourceLine
+from tenferro.tracer.op import Control, bodies_in
 from tenferro.tracer.ops import library
-from tenferro.tracer.program import Literal
+from tenferro.tracer.program import ArrayType, DimScalar, Literal
 from tenferro.tracer.records import dataclass
 
 MAX_TERMS = 8
 """Steps that may each be the peak for some sizes; beyond this many the formula sums the rest instead."""
+KEPT_BODIES = 256
+"""Bodies whose plans are kept, since each is asked about several times; the oldest one goes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
     """Memory that step ``first`` makes for ``slot`` and that is held until step ``last`` has run; None for a result,
-    which outlives the run. ``line``: the user's, where the slot was made."""
+    which outlives the run. ``line``: the user's, where the slot was made. ``inside``: of a loop or a choice that makes
+    ``slot``, all that its bodies hold at most beside its results."""
 
     slot: int
     size: Extent
     line: SourceLine | None
     first: int
     last: int | None = None
+    inside: bool = False
 
 
 @dataclass(frozen=True)
@@ -80,9 +90,11 @@ def memory(plan: Plan) -> Memory:
     bounds = upper_bounds(plan.program)
     references = References(plan.program)
 
+    def bounded(extent: Extent) -> Extent:
+        return substitute(extent, lambda found: bounds.get(found, leaf(found.kind, found.index, found.axis)))
+
     def size(slot: int) -> Extent:
-        bytes_ = mul(product(types[slot].shape), types[slot].dtype.itemsize)
-        return substitute(bytes_, lambda found: bounds.get(found, leaf(found.kind, found.index, found.axis)))
+        return bounded(_bytes(types[slot]))
 
     lines = {s.index: i.line for i in plan.program.instructions for s in i.outputs}
     buffers: list[Buffer] = []
@@ -100,7 +112,12 @@ def memory(plan: Plan) -> Memory:
                 held[slot] = len(buffers)
                 buffers.append(Buffer(slot, size(slot), lines[slot], number))
                 now, naive = add(now, buffers[-1].size), add(naive, buffers[-1].size)
-        live.append(now)
+        inside = bounded(_inside(step))
+        if inside != 0:
+            slot = _allocates(step, references)[0]
+            buffers.append(Buffer(slot, inside, lines[slot], number, number, True))
+            naive = add(naive, inside)
+        live.append(add(now, inside))
         for k in [held.pop(slot) for slot in dead if slot in held]:
             buffers[k] = replace(buffers[k], last=number)
             now = sub(now, buffers[k].size)
@@ -132,6 +149,52 @@ def _allocates(step: Step, references: References) -> tuple[int, ...]:
             return tuple(s.index for s in instruction.outputs if copies and s.index in references.own_view)
 
 
+def _inside(step: Step) -> Extent:
+    """What bodies hold at most beside the results. A turn of a loop makes new results while those of the turn before
+    are there, and a loop may hold what its condition and its body take both; what a branch gives are the results."""
+    total: Extent = 0
+    if not isinstance(step, CallStep):
+        return total
+    instruction = step.instruction
+    match instruction.op.form:
+        case Control(kind="cond"):
+            results: Extent = 0
+            for t in instruction.types:
+                results = add(results, _bytes(t))
+            for branch in instruction.params["branches"]:
+                total = maximum(total, sub(_around(branch, instruction.inputs[1:]), results))
+        case Control():
+            for body in bodies_in(instruction.params):
+                total = add(total, _around(body, instruction.inputs))
+        case _:
+            pass
+    return total
+
+
+def _bytes(kind: ArrayType) -> Extent:
+    return mul(product(kind.shape), kind.dtype.itemsize)
+
+
+@lru_cache(maxsize=KEPT_BODIES)
+def _lowered(body: Body) -> Plan:
+    return lower(body.program)
+
+
+def _around(body: Body, operands: Sequence[Source]) -> Extent:
+    """The peak of a body in the sizes around it, which are among its operands."""
+
+    def size(found: Leaf) -> Extent:
+        match operands[found.index]:
+            case DimScalar(expr=expr):
+                return expr
+            case Literal(value=value):
+                return int(value.real)
+            case Slot(index=index):  # an int input, whose slot has its number
+                return leaf("int", index)
+
+    return substitute(memory(_lowered(body)).peak, size)
+
+
 def _may_be_scattered(references: References, slot: int) -> bool:
     """Whether a reshape of the slot may have to copy: what a step makes is contiguous, and so is a reshape of it."""
     found = references.of(slot)
@@ -158,8 +221,14 @@ def upper_bounds(program: ExecProgram) -> dict[Leaf, Extent]:
 
 def unbounded(program: ExecProgram) -> tuple[Instruction, ...]:
     """Instructions of whose results nobody knows before the run how large they can become: counts, and what a loop
-    stacks at each of its turns."""
-    return tuple([i for i in program.instructions if i.op is not library.mask_select and _measured(i)])
+    stacks at each of its turns. Those of bodies follow the operation that runs them."""
+    found: list[Instruction] = []
+    for i in program.instructions:
+        if i.op is not library.mask_select and _measured(i):
+            found.append(i)
+        if isinstance(i.op.form, Control):
+            found += [x for body in bodies_in(i.params) for x in unbounded(_lowered(body).program)]
+    return tuple(found)
 
 
 def _measured(instruction: Instruction) -> list[Leaf]:

@@ -190,7 +190,10 @@ class _Account:
             _size(self._prepared, self.peak, peak),
             _size(self._prepared, self.naive, evaluate(self.naive, env)),
             tuple(
-                [Buffer(b.slot, _size(self._prepared, b.size, n), b.line, b.first, b.last) for n, b in sized[:LISTED]]
+                [
+                    Buffer(b.slot, _size(self._prepared, b.size, n), b.line, b.first, b.last, b.inside)
+                    for n, b in sized[:LISTED]
+                ]
             ),
             step,
             self._steps[step].name if values else "",

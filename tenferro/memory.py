@@ -35,13 +35,15 @@ class Size:
 @dataclass(frozen=True, slots=True)
 class Buffer:
     """An array that a run makes: by its slot, as ``as_text("segments")`` and ``"regions"`` name it. It is held from
-    step ``first`` to step ``last`` of the plan; None for a result, which outlives the run. ``line``: the user's."""
+    step ``first`` to step ``last`` of the plan; None for a result, which outlives the run. ``line``: the user's.
+    ``inside``: of a loop or a choice that makes the slot, all that its bodies hold beside its results."""
 
     slot: int
     size: Size
     line: SourceLine | None
     first: int
     last: int | None
+    inside: bool = False
 
     @property
     def bytes(self) -> int:
@@ -53,7 +55,8 @@ class Buffer:
 
     def __str__(self) -> str:
         held = f"from step {self.first} on" if self.last is None else f"steps {self.first} to {self.last}"
-        return f"s{self.slot}: {self.size}, {held}{at(self.line)}"
+        what = f"inside what makes s{self.slot}" if self.inside else f"s{self.slot}"
+        return f"{what}: {self.size}, {held}{at(self.line)}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -61,7 +64,8 @@ class Memory:
     """The most memory that a run holds at one time beyond its inputs: results and temporaries.
 
     ``peak`` is reached in step ``step``, which ``at`` names. ``naive``: what the run would take if every array that a
-    step makes had memory of its own and none were freed. ``largest``: at most five buffers, the largest first. A size
+    step makes had memory of its own and none were freed. ``largest``: at most five buffers, the largest first. While a
+    loop or a choice runs, what its bodies hold counts: the largest of the branches, a condition and its body. A size
     that depends on data counts with its upper bound. ``unbounded`` names what has none, counts and what a
     ``while_loop`` stacks for its derivative, which comes on top.
 
@@ -116,7 +120,7 @@ def memory_of(plan: Plan, env: Mapping[Leaf, int], program: SemanticProgram) -> 
     return Memory(
         size(found.peak, found.bytes(env)),
         size(found.naive, evaluate(found.naive, env)),
-        tuple([Buffer(b.slot, size(b.size, n), b.line, b.first, b.last) for n, b in listed[:LISTED]]),
+        tuple([Buffer(b.slot, size(b.size, n), b.line, b.first, b.last, b.inside) for n, b in listed[:LISTED]]),
         step,
         name_of(plan.steps[step]) if found.live else "",
         unbounded=unbounded_in(plan.program),

@@ -82,8 +82,9 @@ def scanned(run: RunBody, operands: Sequence[Any], params: Params | dict[str, An
     for turn in turns:
         found = run(body, [*carry, *(x[turn] for x in xs), *rest])
         carry = list(found[:count])
-        for stack, one in zip(stacks, found[count:], strict=True):
-            stack[turn] = one
+        for k, stack in enumerate(stacks, count):
+            stack[turn] = found[k]
+        del found  # before the next turn makes its own
     return (*(carry if length else map(np.array, carry)), *stacks)
 
 
@@ -97,8 +98,9 @@ def looped(run: RunBody, operands: Sequence[Any], params: Params | dict[str, Any
     while np.any(run(condition, [*carry, *rest])[0]):
         found = run(body, [*carry, *rest])
         carry = list(found[:count])
-        for entries, one in zip(kept, found[count:], strict=True):
-            entries.append(np.array(one))
+        for k, entries in enumerate(kept, count):
+            entries.append(np.array(found[k]))
+        del found  # before the next turn makes its own
     stacks = [
         np.array(entries, t.dtype).reshape(len(entries), *shape[1:])
         for entries, t, shape in zip(kept, body.outputs[count:], params["shapes"], strict=True)
