@@ -29,7 +29,7 @@ from tenferro.tracer.transform.keys import key_of_trace
 from tenferro.tracer.transform.linear import as_recorded
 from tenferro.tracer.transform.positions import of_each, placeholder
 from tenferro.tracer.transform.recording import taken_out
-from tenferro.tracer.tree import container, structure
+from tenferro.tracer.tree import paired, structure
 from tenferro.transformed import Transformed
 
 Function = Callable[..., Any]
@@ -235,14 +235,10 @@ def _by_leaf(axes: Axes, value: Any, what: str) -> list[int | None]:
         axes = int(axes)
     if axes is None or isinstance(axes, int):
         return [axes] * structure(value, lambda x: type(x) is Leaf).num_leaves
-    node, other = container(type(axes)), container(type(value))
-    held = [] if other is None else list(other.flatten(value)[0])
-    given = [] if node is None else list(node.flatten(axes)[0])
-    if type(axes) is dict and type(value) is dict and axes.keys() == value.keys():
-        given = [axes[k] for k in value]
-    elif node is None or other is None or len(held) != len(given):
+    pairs, differs = paired(axes, value)
+    if differs:
         raise BatchError(
-            f"{what} {axes!r} for {_shown(value)}; an int, None, or a prefix of its structure is "
-            f"needed{at(user_line())}"
+            f"{what} {axes!r} for {_shown(value)}: {what.rpartition(' ')[2]} has an entry {differs}; an int, None, or a "
+            f"prefix of the value's structure is needed{at(user_line())}"
         )
-    return [a for g, h in zip(given, held, strict=True) for a in _by_leaf(g, h, what)]
+    return [a for g, h in pairs for a in _by_leaf(g, h, what)]

@@ -27,7 +27,7 @@ from tenferro.tracer.signature import Binder, function_name
 from tenferro.tracer.spread import Spread
 from tenferro.tracer.trace import Trace, is_tenferro_array, running_trace
 from tenferro.tracer.traced import TracedArray, as_traced, captured, operand
-from tenferro.tracer.tree import container, leaves, opened, paths, structure, unflatten
+from tenferro.tracer.tree import leaves, opened, paired, paths, structure, unflatten
 
 WHOLE = PartitionSpec()
 
@@ -90,20 +90,13 @@ def _by_leaf(specs: Any, value: Any, what: str) -> list[PartitionSpec]:
         specs = WHOLE
     if isinstance(specs, PartitionSpec):
         return [specs] * len(leaves(value))
-    node, other = container(type(specs)), container(type(value))
-    assert node is not None  # what is no container was refused when it was given
-    children, metadata = node.flatten(specs)
-    given = list(children)
-    parts, found = ([], None) if other is None else other.flatten(value)
-    held = list(parts)
-    if type(specs) is dict and type(value) is dict and specs.keys() == value.keys():
-        given = [specs[k] for k in value]
-    elif other is None or len(held) != len(given) or metadata != found:
+    pairs, differs = paired(specs, value)
+    if differs:
         raise ShapeError(
             f"shard_map: {what} has the structure {structure(specs)}; what it is for has {structure(value)}, and a "
-            f"prefix of that is needed{at(user_line())}"
+            f"prefix of that is needed, not one {differs}{at(user_line())}"
         )
-    return [s for k, (g, h) in enumerate(zip(given, held, strict=True)) for s in _by_leaf(g, h, f"{what}[{k}]")]
+    return [s for k, (g, h) in enumerate(pairs) for s in _by_leaf(g, h, f"{what}[{k}]")]
 
 
 @dataclass(frozen=True)

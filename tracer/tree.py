@@ -10,7 +10,8 @@ import dataclasses
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import lru_cache, reduce as _reduce
-from typing import Any
+from itertools import accumulate
+from typing import Any, NamedTuple
 
 from tenferro.tracer.exact import told_apart
 from tenferro.tracer.lines import at, user_line
@@ -256,18 +257,114 @@ def structure(tree: Any, is_leaf: IsLeaf | None = None) -> TreeDef:
     return flatten(tree, is_leaf)[1]
 
 
+def arrangement(found: TreeDef, wanted: TreeDef) -> list[int] | None:
+    """For each leaf of the wanted structure its place among the leaves of the found one. Dicts that differ in nothing
+    but the order of their keys are one structure (an OrderedDict's order is part of it); None where more differs."""
+    return _arranged(found, wanted, 0)
+
+
+def _arranged(found: TreeDef, wanted: TreeDef, start: int) -> list[int] | None:
+    if found == wanted:
+        return list(range(start, start + found.num_leaves))
+    if found.node is not wanted.node or len(found.children) != len(wanted.children):
+        return None
+    order = _order(found, wanted)
+    if order is None:
+        return None
+    starts = list(accumulate((c.num_leaves for c in found.children), initial=start))
+    places: list[int] = []
+    for k, child in zip(order, wanted.children, strict=True):
+        inner = _arranged(found.children[k], child, starts[k])
+        if inner is None:
+            return None
+        places += inner
+    return places
+
+
+def _order(found: TreeDef, wanted: TreeDef) -> Sequence[int] | None:
+    """For each child of the wanted container the number of the found one's that belongs there."""
+    if (found.metadata, found.exact) == (wanted.metadata, wanted.exact):
+        return range(len(wanted.children))
+    mine, theirs = _keys(found.node, found.metadata), _keys(wanted.node, wanted.metadata)
+    if mine is None or theirs is None or mine[0] != theirs[0]:
+        return None
+    numbers = {(k, told_apart((k,))): n for n, k in enumerate(mine[1])}
+    places = [numbers.get((k, told_apart((k,)))) for k in theirs[1]]
+    return None if None in places else places  # type: ignore[return-value]
+
+
+def _keys(node: type | None, metadata: Any) -> tuple[Hashable, tuple[Any, ...]] | None:
+    """Of a dict whose order says nothing: what else belongs to its structure, and its keys."""
+    if node is dict:
+        return None, metadata
+    return metadata if node is defaultdict else None
+
+
+def in_order_of(tree: Any, wanted: TreeDef, is_leaf: IsLeaf | None = None) -> Any:
+    """The tree with its dicts' keys in the order of a structure; as it is where more differs than that."""
+    values, found = flatten(tree, is_leaf)
+    order = None if found == wanted else arrangement(found, wanted)
+    return tree if order is None else _close(wanted, iter([values[k] for k in order]))
+
+
+def paired(prefix: Any, tree: Any) -> tuple[list[tuple[Any, Any]], str]:
+    """The children of two containers, side by side, those of dicts by their keys; and in words what forbids it."""
+    first, second = _open_one(prefix), _open_one(tree)
+    if first is None or second is None or first.node is not second.node:
+        return [], f"of class {type(prefix).__name__} for {_named(tree)}"
+    if first.node in (dict, defaultdict):
+        keys = [(k, told_apart((k,))) for k in tree]
+        given = {(k, told_apart((k,))): v for k, v in prefix.items()}
+        if given.keys() == set(keys):
+            return [(given[k], v) for k, v in zip(keys, tree.values(), strict=True)], ""
+        return [], f"with {_listed(prefix)} for one with {_listed(tree)}"
+    if len(first.children) != len(second.children):
+        return [], f"with {len(first.children)} entries for one with {len(second.children)}"
+    if (first.metadata, first.exact) != (second.metadata, second.exact):
+        return [], f"with {first.metadata!r} beside its children for one with {second.metadata!r}"
+    return list(zip(first.children, second.children, strict=True)), ""
+
+
+class _Opened(NamedTuple):
+    """A container, one level deep."""
+
+    node: type
+    metadata: Hashable
+    exact: Hashable
+    children: list[Any]
+
+
+def _open_one(x: Any) -> _Opened | None:
+    known = container(type(x))
+    if x is None or known is None:
+        return None
+    children, metadata = known.flatten(x)
+    return _Opened(type(x), metadata, told_apart(metadata), list(children))
+
+
+def _named(x: Any) -> str:
+    return f"one of class {type(x).__name__}" if x is None or container(type(x)) is not None else "a leaf"
+
+
+def _listed(keys: Iterable[Any]) -> str:
+    names = ", ".join([repr(k) for k in keys])
+    return f"the keys {names}" if names else "no keys"
+
+
 def map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf | None = None) -> Any:
-    """Apply ``f`` leaf by leaf; further trees must have the structure of the first. ValueError if one has not."""
+    """Apply ``f`` leaf by leaf; further trees must have the structure of the first, dicts in any order of their keys.
+    ValueError if one has not."""
     first, definition = flatten(tree, is_leaf)
     columns = [first]
     for k, other in enumerate(rest):
         values, found = flatten(other, is_leaf)
-        if found != definition:
+        order = arrangement(found, definition)
+        if order is None:
             raise ValueError(
                 f"tree.map: tree {k + 1} has structure {found}; that of tree 0, {definition}, is "
                 f"needed{at(user_line())}"
             )
-        columns.append(values)
+        columns.append([values[place] for place in order])
     return unflatten(definition, [f(*xs) for xs in zip(*columns, strict=True)])
 
 

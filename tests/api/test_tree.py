@@ -106,6 +106,21 @@ def test_structures_that_differ_look_different(first, second, text):
         tree.map(lambda a, b: a, first, second)
 
 
+def test_map_matches_dicts_by_key():
+    a, b = {"x": 1, "y": [{"u": 2, "v": (3, 4)}]}, {"y": [{"v": (30, 40), "u": 20}], "x": 10}
+    found = tree.map(lambda a, b: (a, b), a, b)
+    assert found == {"x": (1, 10), "y": [{"u": (2, 20), "v": ((3, 30), (4, 40))}]}
+    assert list(found) == ["x", "y"]
+    first, second = defaultdict(list, {"x": 1, "y": 2}), defaultdict(list, {"y": 20, "x": 10})
+    assert tree.map(lambda a, b: a + b, first, second) == {"x": 11, "y": 22}
+    for other in ({"y": 1, "z": 2}, {"x": 1}, {"x": 1, True: 2}, OrderedDict(y=1, x=2)):
+        with pytest.raises(ValueError, match="structure"):
+            tree.map(lambda a, b: a, {"x": 1, "y": 2}, other)
+    for a, b in (({1: 0, 2: 0}, {2: 0, True: 0}), (OrderedDict(x=1, y=2), OrderedDict(y=2, x=1))):
+        with pytest.raises(ValueError, match="structure"):
+            tree.map(lambda a, b: a, a, b)
+
+
 def test_is_leaf_stops_the_opening():
     assert tree.leaves([(1, 2), (3, 4)], is_leaf=lambda x: isinstance(x, tuple)) == [(1, 2), (3, 4)]
 

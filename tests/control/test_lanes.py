@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict, namedtuple
 from collections.abc import Callable
 from typing import Any
 
@@ -53,6 +54,42 @@ def test_axes_are_prefixes_of_pytrees() -> None:
         np.testing.assert_allclose(found["a"], np.stack([Y[:, k] @ s for k in range(5)], 1))
         np.testing.assert_array_equal(found["b"][0], p["b"] + 2.0)
         assert found["b"][1] == 2.0
+
+
+Point = namedtuple("Point", "x y")
+Pair = namedtuple("Pair", "first second")
+
+
+def test_axes_of_dicts_are_matched_by_key() -> None:
+    p = {"w": Y, "b": Y[0]}
+    axes = ({"b": None, "w": 1},)
+    for f in both(tn.vmap(lambda p: {"u": p["w"], "v": p["b"]}, in_axes=axes, out_axes={"v": 0, "u": 1})):
+        found = f(p)
+        np.testing.assert_array_equal(found["u"], Y)
+        np.testing.assert_array_equal(found["v"], np.stack([Y[0]] * 5))
+
+
+@pytest.mark.parametrize(
+    ("axes", "value", "text"),
+    [
+        ({"bias": None, "weight": 0}, {"w": X, "b": 1.0}, "keys 'bias', 'weight' for one with the keys 'w', 'b'"),
+        ({}, {"w": X}, "no keys for one with the keys 'w'"),
+        ({1: 0}, {True: X}, "keys 1 for one with the keys True"),
+        (Pair(0, None), Point(X, 1.0), "of class Pair for one of class Point"),
+        ((0, None), Point(X, 1.0), "of class tuple for one of class Point"),
+        ([0, 0], (X, X), "of class list for one of class tuple"),
+        (OrderedDict(w=0), {"w": X}, "of class OrderedDict for one of class dict"),
+        ((0,), (X, X), "with 1 entries for one with 2"),
+        ((0,), X, "of class tuple for a leaf"),
+    ],
+)
+def test_axes_of_another_structure_are_refused(axes: Any, value: Any, text: str) -> None:
+    for f in both(tn.vmap(lambda v: 0, in_axes=(axes,))):
+        with pytest.raises(BatchError, match=text):
+            f(value)
+    for f in both(tn.vmap(lambda x: value, out_axes=axes)):
+        with pytest.raises(BatchError, match=text):
+            f(X)
 
 
 def test_one_program_serves_any_number_of_lanes() -> None:
