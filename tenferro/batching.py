@@ -238,7 +238,7 @@ def _by_leaf(axes: Axes, value: Any, what: str) -> list[int | None]:
     pairs, differs = paired(axes, value)
     if differs:
         raise BatchError(
-            f"{what} {axes!r} for {_shown(value)}: {what.rpartition(' ')[2]} has an entry {differs}; an int, None, or a "
-            f"prefix of the value's structure is needed{at(user_line())}"
+            f"{what} {axes!r} for {_shown(value)}, an entry {differs}; an int, None, or a prefix of the value's "
+            f"structure is needed{at(user_line())}"
         )
     return [a for g, h in pairs for a in _by_leaf(g, h, what)]

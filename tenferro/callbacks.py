@@ -25,6 +25,7 @@ from tenferro.tracer.signature import function_name
 from tenferro.tracer.trace import Trace, current_trace, is_tenferro_array, own_dtype
 from tenferro.tracer.traced import TracedArray, fresh
 from tenferro.tracer.transform.inputs import Opened, open_tree
+from tenferro.tracer.tree import in_order_of
 
 Function = Callable[..., Any]
 VmapMethod = OneOf["sequential", "expand_dims", "broadcast_all"]
@@ -74,7 +75,7 @@ class _Declared:
 
     def leaves_of(self, result: Any, name: str) -> list[Any]:
         """The leaves of what it returned. CallbackError for another structure."""
-        values, treedef = tree.flatten(result)
+        values, treedef = tree.flatten(in_order_of(result, self.treedef))
         if treedef != self.treedef:
             raise CallbackError(
                 f"{name}: the result has the structure {treedef}; {self.treedef} is declared"

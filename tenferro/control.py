@@ -23,6 +23,7 @@ from tenferro.tracer.trace import Trace, current_trace, running_trace
 from tenferro.tracer.traced import TracedArray
 from tenferro.tracer.transform import control as traced
 from tenferro.tracer.transform.inputs import is_numeric, leaf_of, type_text
+from tenferro.tracer.tree import in_order_of
 
 Function = Callable[..., Any]
 
@@ -252,7 +253,7 @@ def associative_scan(fn: Function, elems: Any, reverse: bool = False, axis: int 
 
         def combined(a: list[Any], b: list[Any]) -> list[Any]:
             first, second = _back(a, axis), _back(b, axis)
-            found = fn(tree.unflatten(treedef, first), tree.unflatten(treedef, second))
+            found = in_order_of(fn(tree.unflatten(treedef, first), tree.unflatten(treedef, second)), treedef)
             _check_combined(found, elems, first)
             return tree.leaves(found)
 

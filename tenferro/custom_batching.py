@@ -22,6 +22,7 @@ from tenferro.tracer.trace import Trace, current_trace
 from tenferro.tracer.transform import marks
 from tenferro.tracer.transform.inputs import Opened, delivered, results_of
 from tenferro.tracer.transform.rules import Rule, users_code
+from tenferro.tracer.tree import in_order_of
 from tenferro.transformed import Function
 
 
@@ -115,8 +116,9 @@ class _LanesRule(Rule):
                 f"{self.name}: its rule returned a {type(pair).__name__}; a pair of the result and of which of it has "
                 f"lanes is needed{at(user_line())}"
             )
-        found = results_of(trace, pair[0], f"{self.name}: the result of its rule")
-        flags_out, treedef = tree.flatten(pair[1])
+        wanted_tree = self._results.treedef
+        found = results_of(trace, pair[0], f"{self.name}: the result of its rule").in_order_of(wanted_tree)
+        flags_out, treedef = tree.flatten(in_order_of(pair[1], wanted_tree))
         if found.treedef != self._results.treedef or treedef != self._results.treedef:
             raise BatchError(
                 f"{self.name}: its rule returned the structures {found.treedef} and {treedef}; that of the function's "

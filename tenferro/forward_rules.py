@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tenferro.rules import Call, Custom, check_symbolic, fitted, matched, shown
+from tenferro.rules import Call, Custom, check_symbolic, fitted, matched, shown, value_of
 from tenferro.tracer.derivation import Derivation
-from tenferro.tracer.errors import DerivativeError, ShapeError
+from tenferro.tracer.errors import DerivativeError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.op import Tangents
 from tenferro.tracer.program import ArrayType, Operand
@@ -101,13 +101,8 @@ class _Forward:
                 f"{name}: its rule returned {shown(pair)}; a pair of the value and its tangent is "
                 f"needed{at(user_line())}"
             )
-        value = results_of(trace, pair[0], f"{name}: the value of its rule")
-        if len(value.leaves) != len(wanted):
-            raise ShapeError(
-                f"{name}: the value of its rule has the structure {value.treedef}, {len(value.leaves)} leaves; that "
-                f"of the function has {len(wanted)}, and the same is needed{at(user_line())}"
-            )
         what = f"{name}: the value of its rule"
+        value = value_of(trace, pair[0], self._call.result, what)
         results = [fitted(trace, x, t, f"{what}{x.path}") for x, t in zip(value.leaves, wanted, strict=True)]
         slopes = matched(trace, pair[1], value, [_tangent_type(t) for t in wanted], f"{name}: the tangent of its rule")
         return results, [t if has_tangent(w.dtype) else None for t, w in zip(slopes, wanted, strict=True)]

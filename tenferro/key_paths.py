@@ -108,12 +108,13 @@ def transpose(outer_treedef: TreeDef, inner_treedef: TreeDef | None, pytree_to_t
     if inner_treedef is None:
         inner_treedef = _inner(outer_treedef, found)
     count, each = outer_treedef.num_leaves, inner_treedef.num_leaves
-    if found != _nested(outer_treedef, inner_treedef):
+    order = tree.arrangement(found, _nested(outer_treedef, inner_treedef))
+    if order is None:
         raise ValueError(
             f"tree.transpose: a pytree of structure {found}; {outer_treedef} of {inner_treedef} is "
             f"needed{at(user_line())}"
         )
-    columns = [[values[i * each + k] for i in range(count)] for k in range(each)]
+    columns = [[values[order[i * each + k]] for i in range(count)] for k in range(each)]
     return tree.unflatten(inner_treedef, [tree.unflatten(outer_treedef, column) for column in columns])
 
 

@@ -27,6 +27,7 @@ from tenferro.tracer.trace import current_trace
 from tenferro.tracer.traced import TracedArray, as_traced, fresh
 from tenferro.tracer.transform.control import pair_of
 from tenferro.tracer.transform.inputs import is_numeric
+from tenferro.tracer.tree import in_order_of
 
 Function: TypeAlias = Callable[..., Any]
 Done: TypeAlias = tuple[Any] | None
@@ -53,7 +54,7 @@ def scan(f: Function, init: Any, xs: Any, length: Any, reverse: bool) -> Done:
     for k in range(turns)[:: -1 if reverse else 1]:
         new, y = pair_of(f(carry, tree.unflatten(treedef, [x[k] for x in entered])), "scan")
         carry = _carried(carry, new, "scan")
-        values, shown = tree.flatten(y)
+        values, shown = tree.flatten(y if shown is None else in_order_of(y, shown))
         stacked.append([_kept(v) for v in values])
     if reverse:
         stacked.reverse()
@@ -186,7 +187,7 @@ def _type(x: Any) -> ArrayType:
 def _carried(old: Any, new: Any, name: str) -> Any:
     """The next carry, in the type of the last one. ShapeError where it has another."""
     before, treedef = tree.flatten(old)
-    after, found = tree.flatten(new)
+    after, found = tree.flatten(in_order_of(new, treedef))
     if found != treedef:
         raise ShapeError(
             f"{name}: the carry begins with the structure {treedef} and becomes {found}; one structure is "

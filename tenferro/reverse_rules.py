@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tenferro.rules import Call, Custom, Kind, check_symbolic, fitted, shown
+from tenferro.rules import Call, Custom, Kind, check_symbolic, fitted, shown, value_of
 from tenferro.tracer import build
 from tenferro.tracer.dim import Dim, make_dim
 from tenferro.tracer.errors import DerivativeError, ShapeError
@@ -17,9 +17,9 @@ from tenferro.tracer.records import dataclass
 from tenferro.tracer.trace import Trace, is_tenferro_array
 from tenferro.tracer.traced import TracedArray
 from tenferro.tracer.transform import custom, marks
-from tenferro.tracer.transform.inputs import Opened, is_numeric, leaf_of, open_tree, results_of
+from tenferro.tracer.transform.inputs import Opened, is_numeric, leaf_of, open_tree
 from tenferro.tracer.transform.linear import has_tangent
-from tenferro.tracer.tree import opened, paths, unflatten
+from tenferro.tracer.tree import in_order_of, opened, paths, unflatten
 from tenferro.transformed import Function
 
 
@@ -70,12 +70,7 @@ class _Reverse:
                 f"{name}: fwd returned {shown(pair)}; a pair of the value and residuals is needed{at(user_line())}"
             )
         what = f"{name}: the value of fwd"
-        value = results_of(trace, pair[0], what)
-        if len(value.leaves) != len(wanted):
-            raise ShapeError(
-                f"{what} has the structure {value.treedef}, {len(value.leaves)} leaves; that of the function has "
-                f"{len(wanted)}, and the same is needed{at(user_line())}"
-            )
+        value = value_of(trace, pair[0], call.result, what)
         results = [fitted(trace, x, t, f"{what}{x.path}") for x, t in zip(value.leaves, wanted, strict=True)]
         kept = _Kept(trace, pair[1], f"{name}: the residuals of fwd")
         # Arguments that are not differentiated go the same way as residuals do.
@@ -119,6 +114,10 @@ def _rebuilt(trace: Trace, kind: Kind, x: Operand, name: str, is_size: bool) -> 
     if is_size and isinstance(x, Literal):
         return int(x.value.real)
     return kind.variable(trace, x, name)
+
+
+def _is_none(x: Any) -> bool:
+    return x is None
 
 
 class _Back:
@@ -181,7 +180,7 @@ class _Back:
     def _of_argument(
         self, trace: Trace, given: Any, treedef: Any, types: Sequence[ArrayType], what: str
     ) -> list[Operand | None]:
-        values, found = opened(given, what, lambda x: x is None)
+        values, found = opened(in_order_of(given, treedef, _is_none), what, _is_none)
         if found != treedef:
             raise ShapeError(f"{what} has the structure {found}; {treedef} is needed{at(user_line())}")
         answers: list[Operand | None] = []

@@ -24,7 +24,7 @@ from tenferro.tracer.transform import custom
 from tenferro.tracer.transform.inputs import Leaf, Opened, is_size, open_tree, results_of, type_text
 from tenferro.tracer.transform.linear import has_tangent, sized
 from tenferro.tracer.transform.rules import Rule
-from tenferro.tracer.tree import opened
+from tenferro.tracer.tree import TreeDef, opened, structure
 from tenferro.transformed import Function
 
 
@@ -58,9 +58,13 @@ class Custom:
 
         call = Call(trace, self._name, args, self._nondiff)
         function = substitute(self.__wrapped__)
-        return custom.call(
-            trace, lambda given: function(*call.arguments(given)), call.given, self._mark, self._rule(call)
-        )
+
+        def run(given: Any) -> Any:
+            result = function(*call.arguments(given))
+            call.result = structure(result)
+            return result
+
+        return custom.call(trace, run, call.given, self._mark, self._rule(call))
 
     def _check_rules(self) -> None:
         raise NotImplementedError
@@ -114,7 +118,9 @@ def _positional(fun: Function, args: tuple[Any, ...], kwargs: dict[str, Any], na
 
 class Call:
     """One call in a trace. ``given`` are the numeric leaves that the rule speaks of: those of the arguments that are
-    differentiated, and traced ones of the others, which are not."""
+    differentiated, and traced ones of the others, which are not. ``result``: the structure of what it gives."""
+
+    result: TreeDef
 
     def __init__(self, trace: Trace, name: str, args: tuple[Any, ...], nondiff: tuple[int, ...]) -> None:
         for k in nondiff:
@@ -202,10 +208,21 @@ def fitted(trace: Trace, leaf: Leaf, wanted: ArrayType, what: str) -> Operand:
 
 def matched(trace: Trace, tree: Any, like: Opened, wanted: Sequence[ArrayType], what: str) -> list[Operand]:
     """The operands of a pytree that a rule gave, which must have the structure of another one and these types."""
-    found = results_of(trace, tree, what)
+    found = results_of(trace, tree, what).in_order_of(like.treedef)
     if found.treedef != like.treedef:
         raise ShapeError(f"{what} has the structure {found.treedef}; {like.treedef} is needed{at(user_line())}")
     return [fitted(trace, x, t, f"{what}{x.path}") for x, t in zip(found.leaves, wanted, strict=True)]
+
+
+def value_of(trace: Trace, tree: Any, like: TreeDef, what: str) -> Opened:
+    """The value that a rule gave, which must have the structure of what the function itself gives."""
+    found = results_of(trace, tree, what).in_order_of(like)
+    if found.treedef != like:
+        raise ShapeError(
+            f"{what} has the structure {found.treedef}; that of the function's result, {like}, is "
+            f"needed{at(user_line())}"
+        )
+    return found
 
 
 def check_symbolic(symbolic_zeros: bool, name: str) -> None:

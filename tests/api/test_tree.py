@@ -116,9 +116,13 @@ def test_map_matches_dicts_by_key():
     for other in ({"y": 1, "z": 2}, {"x": 1}, {"x": 1, True: 2}, OrderedDict(y=1, x=2)):
         with pytest.raises(ValueError, match="structure"):
             tree.map(lambda a, b: a, {"x": 1, "y": 2}, other)
-    for a, b in (({1: 0, 2: 0}, {2: 0, True: 0}), (OrderedDict(x=1, y=2), OrderedDict(y=2, x=1))):
+    pairs: list[tuple[object, object]] = [
+        ({1: 0, 2: 0}, {2: 0, True: 0}),
+        (OrderedDict(x=1, y=2), OrderedDict(y=2, x=1)),
+    ]
+    for one, turned in pairs:
         with pytest.raises(ValueError, match="structure"):
-            tree.map(lambda a, b: a, a, b)
+            tree.map(lambda a, b: a, one, turned)
 
 
 def test_is_leaf_stops_the_opening():

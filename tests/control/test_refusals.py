@@ -117,9 +117,9 @@ AXES: list[Refusal] = [
     (lambda: tn.vmap(np.add)(X, np.ones(4)), BatchError, "argument .* has 4 lanes, others have 3"),
     (lambda: tn.vmap(tn.grad(first))(3.0), BatchError, "for argument a of rank 0"),
     (lambda: tn.vmap(first, in_axes="a"), TypeError, "in_axes of class str; an int, None, or a tuple"),
-    (lambda: tn.vmap(first, in_axes=("a",))(X), BatchError, "in_axes 'a' for an array; an int, None, or a prefix"),
-    (lambda: tn.vmap(first, in_axes=((0,),))(X), BatchError, r"in_axes \(0,\) for an array; an int, None, or a prefix"),
-    (lambda: tn.vmap(first, out_axes="a")(X), BatchError, "out_axes 'a' for an array; an int, None, or a prefix"),
+    (lambda: tn.vmap(first, in_axes=("a",))(X), BatchError, "in_axes 'a' for an array, an entry of class"),
+    (lambda: tn.vmap(first, in_axes=((0,),))(X), BatchError, r"in_axes \(0,\) for an array, an entry of class"),
+    (lambda: tn.vmap(first, out_axes="a")(X), BatchError, "out_axes 'a' for an array, an entry of class"),
     (lambda: tn.vmap(first, out_axes=None)(X), BatchError, "out_axes is None for result, which differs"),
     (lambda: tn.vmap(first, out_axes=7)(ROWS), BatchError, "out_axes has axis 7 for result of rank 2"),
     (lambda: tn.grad(first, argnums="a")(1.0), TypeError, "argnums is 'a'; an int or a sequence of them"),  # type: ignore[arg-type]

@@ -37,7 +37,8 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "a spec that is none": (lambda: shards(lambda v: v, "i", P(), X), TypeError, r"in_specs holds 'i' of class str"),
     "too few specs": (lambda: shards(lambda a, b: a, (P(),), P(), X, X), ValueError, r"in_specs has 1 specs, .* 2 arg"),
     "another structure": (
-        lambda: shards(lambda d: d["a"], ({"b": P()},), P(), {"a": X}), ValueError, r"in_specs has the structure dict.*keys 'b' for one with the keys 'a'",
+        lambda: shards(lambda d: d["a"], ({"b": P()},), P(), {"a": X}), ValueError,
+        r"in_specs has the structure dict.*keys 'b' for one with the keys 'a'",
     ),
     "another structure of results": (
         lambda: shards(lambda v: (v, v), P("i"), (P("i"),), X), ValueError, r"out_specs has the structure tuple",

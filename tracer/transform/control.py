@@ -21,12 +21,13 @@ from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.ops import control
 from tenferro.tracer.program import ArrayType, Operand, Value
 from tenferro.tracer.substitution import bodies
-from tenferro.tracer.trace import Trace
+from tenferro.tracer.trace import KINDS, Trace
 from tenferro.tracer.traced import TracedArray, fresh
 from tenferro.tracer.transform.branches import Part, emit_cond
 from tenferro.tracer.transform.inputs import Leaf, Opened, delivered, is_numeric, open_tree, results_of, type_text
 from tenferro.tracer.transform.loops import emit_scan
 from tenferro.tracer.transform.recording import taken_out
+from tenferro.tracer.tree import TreeDef
 
 Function = Callable[..., Any]
 
@@ -55,7 +56,7 @@ def _scan(
             given = initial.close([_variable(trace, c, t) for c, t in zip(carry, types, strict=True)])
             one = walked.close([_variable(trace, s, s.type, f"a slice of the xs of {name}") for s in slices])
             new, stacked = pair_of(f(given, one), name)
-            found = results_of(trace, new, f"{name}: the carry")
+            found = results_of(trace, new, f"{name}: the carry").in_order_of(initial.treedef)
             wanted = _carried(trace, initial, types, found, name)
             outputs = [
                 Derivation(trace).convert(leaf.operand, t.dtype)
@@ -99,7 +100,7 @@ def _while_loop(trace: Trace, condition: Function, body: Function, init: Any, na
         with taken_out(trace, name) as turn:
             carry = [trace.placeholder(_plain(t)) for t in types]
             given = initial.close([_variable(trace, c, t) for c, t in zip(carry, types, strict=True)])
-            found = results_of(trace, body(given), f"{name}: the carry")
+            found = results_of(trace, body(given), f"{name}: the carry").in_order_of(initial.treedef)
             wanted = _carried(trace, initial, types, found, name)
             outputs = [
                 Derivation(trace).convert(leaf.operand, t.dtype)
@@ -140,31 +141,37 @@ def switch(trace: Trace, index: Operand, branches: Sequence[Function], operands:
 
 def _switch(trace: Trace, index: Operand, branches: Sequence[Function], operands: Sequence[Any], name: str) -> Any:
     given = open_tree(trace, tuple(operands), f"{name}: the operands")
-    wanted: list[np.dtype[Any]] | None = None
+    wanted: tuple[TreeDef, list[np.dtype[Any]]] | None = None
     while True:
         found = [_branch(trace, f, given, wanted, name) for f in branches]
-        dtypes = _common_dtypes(trace, [results for _, results in found], name)
+        first = found[-1 if name == "cond" else 0][1]  # cond's false_fun is branch 0
+        each = [results.in_order_of(first.treedef) for _, results in found]
+        dtypes = _common_dtypes(trace, each[::-1] if name == "cond" else each, name)
         if wanted is not None or all(
-            leaf.operand.type.dtype == d for _, results in found for leaf, d in zip(results.leaves, dtypes, strict=True)
+            results.treedef == first.treedef and leaf.operand.type.dtype == d
+            for _, results in found
+            for leaf, d in zip(results.leaves, dtypes, strict=True)
         ):
             break
-        wanted = dtypes  # once more, with numbers as what they give way to
-    first = found[0][1]
+        wanted = first.treedef, dtypes  # once more, with numbers as what they give way to
     made = emit_cond(trace, index, [part for part, _ in found], [], [leaf.operand.type.shape for leaf in first.leaves])
     return first.close([delivered(trace, y, leaf) for y, leaf in zip(made, first.leaves, strict=True)])
 
 
 def _branch(
-    trace: Trace, f: Function, given: Opened, wanted: Sequence[np.dtype[Any]] | None, name: str
+    trace: Trace, f: Function, given: Opened, wanted: tuple[TreeDef, Sequence[np.dtype[Any]]] | None, name: str
 ) -> tuple[Part, Opened]:
-    """A branch that was recorded, its results converted to the dtypes that are wanted; and its results as they came."""
+    """A branch that was recorded, its results in the order and converted to the dtypes that are wanted; and its results
+    as they came, but for the order."""
     with taken_out(trace, name) as recording:
         variables = [leaf.variable(trace, leaf.operand, f"operand of {name}") for leaf in given.leaves]
         found = results_of(trace, f(*given.hand_on(variables)), f"{name}: the result of a branch")
+        if wanted is not None:
+            found = found.in_order_of(wanted[0])
         outputs = [leaf.operand for leaf in found.leaves]
         if wanted is not None:
             b = Derivation(trace)
-            outputs = [b.convert(x, d) for x, d in zip(outputs, wanted, strict=True)]
+            outputs = [b.convert(x, d) for x, d in zip(outputs, wanted[1], strict=True)]
     return Part(f"{name} {getattr(f, '__name__', 'branch')}", (), recording, tuple(outputs)), found
 
 
@@ -181,8 +188,9 @@ def _common_dtypes(trace: Trace, branches: Sequence[Opened], name: str) -> list[
 
 
 def _common_dtype(trace: Trace, leaves: Sequence[Leaf], name: str) -> np.dtype[Any]:
-    firm = [leaf for leaf in leaves if not leaf.weak] or leaves
-    wanted = firm[0].operand.type
+    firm = [leaf for leaf in leaves if not leaf.weak]
+    numbers = max(leaves, key=lambda leaf: KINDS.index(leaf.operand.type.dtype.kind))  # floats before ints
+    wanted = (firm[0] if firm else numbers).operand.type
     for leaf in leaves:
         mine = leaf.operand.type
         same = len(mine.shape) == len(wanted.shape) and all(

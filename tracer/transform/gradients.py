@@ -21,7 +21,7 @@ from tenferro.tracer.traced import TracedArray
 from tenferro.tracer.transform.inputs import Leaf, Opened, apart, delivered, leaf_of, open_tree, results_of, type_text
 from tenferro.tracer.transform.linear import as_recorded, has_tangent, on_tape, pull, push, replay, sized
 from tenferro.tracer.transform.positions import differing_further, everywhere, given_back, summed, together
-from tenferro.tracer.tree import opened
+from tenferro.tracer.tree import arrangement, opened
 
 Check = Callable[[Leaf], None]
 
@@ -196,10 +196,12 @@ def matching(trace: Trace, like: Opened, tree: Any, what: str) -> list[Operand |
     """The operands of a pytree that must have the structure, shapes and dtypes of another. None for leaves whose dtype
     has no tangents, whatever is given there, and for leaves that are None."""
     given, treedef = opened(tree, what)
-    if treedef != like.treedef:
+    order = arrangement(treedef, like.treedef)
+    if order is None:
         raise ShapeError(
             f"{what}: of structure {treedef}; that of the values, {like.treedef}, is needed{at(user_line())}"
         )
+    given = [given[k] for k in order]
     found: list[Operand | None] = []
     for place, leaf in zip(like.places, like.leaves, strict=True):
         wanted = leaf.operand.type

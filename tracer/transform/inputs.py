@@ -16,7 +16,7 @@ from tenferro.tracer.program import ArrayType, Operand, Value
 from tenferro.tracer.records import dataclass
 from tenferro.tracer.trace import Trace, is_tenferro_array
 from tenferro.tracer.traced import TracedArray, operand
-from tenferro.tracer.tree import TreeDef, opened, paths, unflatten
+from tenferro.tracer.tree import TreeDef, arrangement, opened, paths, unflatten
 
 _ARRAYS = (np.ndarray, np.generic, bool, int, float, complex)
 
@@ -77,6 +77,16 @@ class Opened:
         for place, value in zip(self.places, values, strict=True):
             found[place] = value
         return unflatten(self.treedef, found)
+
+    def in_order_of(self, treedef: TreeDef) -> Opened:
+        """The same with the keys of its dicts in the order of a structure; as it is where more differs than that."""
+        order = None if self.treedef == treedef else arrangement(self.treedef, treedef)
+        if order is None:
+            return self
+        leaves = dict(zip(self.places, self.leaves, strict=True))
+        places = [place for place, k in enumerate(order) if k in leaves]
+        values = tuple([self.values[k] for k in order])
+        return Opened(treedef, values, tuple(places), tuple([leaves[order[place]] for place in places]))
 
     def hand_on(self, values: Sequence[Any]) -> Any:
         """As ``close``, but that ints and sizes are handed on as they are."""
