@@ -6,6 +6,7 @@ runs it instruction by instruction, the others group its instructions into regio
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import NoReturn, TypeAlias
 
@@ -89,10 +90,15 @@ class ExecProgram:
         return types
 
     def __str__(self) -> str:
+        return self.text()
+
+    def text(self, below: Callable[[Params], Sequence[str]] = lambda _: ()) -> str:
+        """A line for each instruction, and those that ``below`` gives for its parameters, indented."""
         lines = [f"exec {self.name}  ({self.n_slots} slots)"]
         lines += [f"  in   {i.slot}: {i.type}  # {i.kind} {i.name}" for i in self.inputs]
         lines += [f"  if   {g}" for g in self.guards]
-        lines += [f"  {i}" for i in self.instructions]
+        for i in self.instructions:
+            lines += [f"  {i}", *(f"    {line}" for line in below(i.params))]
         lines.append("  out  " + (", ".join(str(o) for o in self.outputs) or "no array"))
         return "\n".join(lines)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
+from tenferro.body_text import exec_text, program_text
 from tenferro.donations import Donated
 from tenferro.engine_memory import memory_by_engine
 from tenferro.kernel_text import kernel_text
@@ -69,13 +70,14 @@ class Lowered:
         """The text of ``"program"``, ``"exec"``, ``"schedule"``, ``"regions"``, ``"segments"``, ``"kernel"``,
         ``"llvm"``, ``"asm"`` or ``"cuda"``.
 
+        In the first two the bodies of loops and choices stand below the operations that run them, each once.
         ``"segments"`` and the last three run the program once. Of a program of several engines the last six have a
         heading for each part: its engine, and its number in the schedule. ValueError for another name."""
         match stage:
             case "program":
-                return str(self.program)
+                return program_text(self.program)
             case "exec":
-                return str(self.exec_program)
+                return exec_text(self.exec_program)
             case "regions":
                 return self._by_part(lambda _, p: "\n".join(map(step_text, p.steps)) or NOTHING_RUNS)
             case "segments":

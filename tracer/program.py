@@ -8,7 +8,7 @@ broadcasts and conversions are operations of their own.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal as OneOf, TypeAlias
@@ -228,12 +228,17 @@ class SemanticProgram:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def __str__(self) -> str:
+        return self.text()
+
+    def text(self, below: Callable[[Params], Sequence[str]] = lambda _: ()) -> str:
+        """A line for each operation, and those that ``below`` gives for its parameters, indented."""
         lines = [f"program {self.name}"]
         lines += [f"  in   {i.value}: {i.value.type}  # {i.kind} {i.name}" for i in self.inputs]
         lines += [f"  if   {g}" for g in self.guards]
         for operation in self.operations:
             where = f"  # {operation.line}" if operation.line else ""
             lines.append(f"  {operation}{where}")
+            lines += [f"    {line}" for line in below(operation.params)]
         lines.append("  out  " + (", ".join(str(o) for o in self.outputs) or "no array"))
         return "\n".join(lines)
 

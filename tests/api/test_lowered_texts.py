@@ -270,3 +270,36 @@ def test_stages_are_short_at_a_prompt():
         assert name == "regions" or str(stage) == lowered.as_text(name)
     assert repr(stages["program"]).startswith("<program <lambda>: inputs 1, operations 6, outputs 1, guards ")
     assert repr(lowered.plan).startswith("<plan <lambda>: steps ") and repr(lowered.prepared).startswith("<prepared")
+
+
+def turns(x):
+    def turn(c, v):
+        return tn.lax.cond(c > 9, lambda: c, lambda: tn.lax.while_loop(lambda a: a < v, lambda a: a * 2 + 1, c)), c
+
+    return tn.lax.scan(turn, 1.0, x)[1] + tn.lax.scan(turn, 0.0, x)[1]
+
+
+@pytest.mark.parametrize("stage", ["program", "exec"])
+def test_bodies_stand_once_below_what_runs_them(stage):
+    lines = tn.jit(turns).lower(X).as_text(stage).splitlines()
+    found = [re.sub("#.*", "", line) for line in lines if line.lstrip().startswith("body ")]
+    assert found == [
+        "    body scan turn", "        body cond <lambda>", "            body while_loop <lambda>",
+        "            body condition of while_loop", "        body cond <lambda>",
+    ]  # fmt: skip
+    (loop,) = [k for k, line in enumerate(lines) if line.startswith("            body while_loop")]
+    assert " = while[" in lines[loop - 1] and any(" = multiply(" in line for line in lines[loop:])
+    for line in lines:
+        if line.lstrip().startswith("body "):
+            assert sum(line.split("body ")[1] in other for other in lines) >= 2  # the operation names it
+    assert len([line for line in lines if " = scan[" in line]) == 2
+
+
+def test_bodies_in_exec_have_passed_the_passes():
+    def f(x):
+        return tn.lax.map(lambda v: np.sort(x * v + (v - v) * 0)[:1] * 1, x)
+
+    lowered = tn.jit(f).lower(X)
+    program, executed = (lowered.as_text(stage) for stage in ("program", "exec"))
+    assert "    %" in program and "  # " in program
+    assert "multiply" in executed and executed.count("multiply(") < program.count("multiply(")
