@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import threading
 from collections.abc import Callable
 from dataclasses import MISSING, Field, FrozenInstanceError
 from functools import cache
@@ -19,6 +20,8 @@ from operator import attrgetter
 from reprlib import recursive_repr
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, cast
+
+from tenferro.tracer.forking import Renewed
 
 _SPECIAL = ("ClassVar", "typing.ClassVar", "InitVar", "dataclasses.InitVar", "KW_ONLY", "dataclasses.KW_ONLY")
 _OPTIONS = {"frozen", "slots", "eq", "repr"}
@@ -40,6 +43,10 @@ else:
             return _Record(cls, tuple(kinds), bases, **options).made
 
         return made if cls is None else made(cls)
+
+
+_asking = Renewed(threading.RLock)
+"""Held while the standard library is asked, which takes fields out of the class that it is given."""
 
 
 class _None:
@@ -95,6 +102,11 @@ class _Record:
 
     def _standard(self, attribute: str) -> Any:
         """What the standard library says of the class, asked once."""
+        with _asking.lock:
+            known = vars(self.made)[attribute]
+            return self._ask(attribute) if type(known) is _Standard else known
+
+    def _ask(self, attribute: str) -> Any:
         cls = self._original
         copy = cls if self._slots else type(cls)(cls.__name__, cls.__bases__, dict(self._own))
         copy.__doc__ = copy.__doc__ or ""  # else the standard library describes the class, which takes long

@@ -12,6 +12,7 @@ import textwrap
 import threading
 import typing  # noqa: F401, what dataclasses ask the module for
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import FrozenInstanceError
 from pathlib import Path
 from typing import Any
@@ -233,3 +234,28 @@ def test_the_package_has_late_methods():
                 if isinstance(node, ast.ImportFrom) and node.module == "dataclasses" and file.name != "records.py":
                     found += [str(file.relative_to(root)) for n in node.names if n.name == "dataclass"]
     assert found == [], "dataclass comes from tenferro.tracer.records"
+
+
+@pytest.mark.parametrize("slots", [False, True])
+def test_threads_that_ask_first_all_get_the_fields(slots: bool):
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(20):
+
+            @dataclass(slots=slots)
+            class Point:
+                x: int = dataclasses.field(default=1, metadata={"unit": "m"})
+                y: int = dataclasses.field(default=2, metadata={"unit": "s"})
+
+            barrier = threading.Barrier(4)
+
+            def ask(kind: Any = Point, start: Any = barrier) -> list[str]:
+                start.wait()
+                return [f.metadata["unit"] for f in dataclasses.fields(kind)]
+
+            with ThreadPoolExecutor(4) as pool:
+                assert list(pool.map(lambda _, run=ask: run(), range(4))) == [["m", "s"]] * 4
+            assert Point() == Point(1, 2)
+    finally:
+        sys.setswitchinterval(interval)

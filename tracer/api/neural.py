@@ -40,13 +40,13 @@ def _row(name: str, x: Any) -> Any:
 def relu(x: Any) -> Any:
     """max(x, 0), with slope 0 at 0."""
     x = real_array(x, "relu")
-    return np.where(x > 0, x, 0 * x)
+    return np.where(x <= 0, 0.0, x)
 
 
 def relu6(x: Any) -> Any:
     """min(max(x, 0), 6)."""
     x = real_array(x, "relu6")
-    return np.where(x > 0, np.where(x < 6, x, 6 + 0 * x), 0 * x)
+    return np.where(x <= 0, 0.0, np.where(x >= 6, 6.0, x))
 
 
 def expit(x: Any) -> Any:
@@ -64,7 +64,7 @@ def log_sigmoid(x: Any) -> Any:
 def softplus(x: Any) -> Any:
     """log(1 + exp(x))."""
     x = real_array(x, "softplus")
-    return np.logaddexp(x, 0 * x)
+    return np.logaddexp(x, 0.0)
 
 
 def silu(x: Any) -> Any:
@@ -84,13 +84,13 @@ def gelu(x: Any, approximate: bool = True) -> Any:
 def elu(x: Any, alpha: Any = 1.0) -> Any:
     """x for positive x, alpha (exp(x) − 1) for others."""
     x = real_array(x, "elu")
-    return np.where(x > 0, x, alpha * np.expm1(np.where(x > 0, 0 * x, x)))
+    return np.where(x > 0, x, alpha * np.expm1(np.where(x > 0, 0.0, x)))
 
 
 def celu(x: Any, alpha: Any = 1.0) -> Any:
     """x for positive x, alpha (exp(x / alpha) − 1) for others."""
     x = real_array(x, "celu")
-    return np.where(x > 0, x, alpha * np.expm1(np.where(x > 0, 0 * x, x) / alpha))
+    return np.where(x > 0, x, alpha * np.expm1(np.where(x > 0, 0.0, x) / alpha))
 
 
 def selu(x: Any) -> Any:
@@ -107,7 +107,7 @@ def leaky_relu(x: Any, negative_slope: Any = 0.01) -> Any:
 def hard_tanh(x: Any) -> Any:
     """x within −1 and 1."""
     x = real_array(x, "hard_tanh")
-    return np.where(x > 1, 1 + 0 * x, np.where(x < -1, -1 + 0 * x, x))
+    return np.where(x > 1, 1.0, np.where(x < -1, -1.0, x))
 
 
 def hard_sigmoid(x: Any) -> Any:
@@ -185,7 +185,7 @@ def _largest(x: Any, axis: Any, where: Any) -> Any:
     """The largest element, kept as an axis, as a constant; 0 where that is not finite."""
     given = x if where is None else np.where(where, x, -np.inf)
     most = given.max(axis=axis, keepdims=True)
-    return _held(np.where(np.isfinite(most), most, 0 * most))
+    return _held(np.where(np.isfinite(most), most, 0.0))
 
 
 def _held(x: Any) -> Any:
@@ -201,7 +201,7 @@ def softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
     x = real_array(x, "softmax")
     e = np.exp(x - _largest(x, axis, where))
     if where is not None:
-        e = np.where(where, e, 0 * e)
+        e = np.where(where, e, 0.0)
     return e / e.sum(axis=axis, keepdims=True)
 
 
@@ -209,7 +209,7 @@ def log_softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
     """The logarithm of ``softmax``; −inf outside of ``where``."""
     x = real_array(x, "log_softmax")
     moved = x - _largest(x, axis, where)
-    e = np.exp(moved) if where is None else np.where(where, np.exp(moved), 0 * x)
+    e = np.exp(moved) if where is None else np.where(where, np.exp(moved), 0.0)
     found = moved - np.log(e.sum(axis=axis, keepdims=True))
     return found if where is None else np.where(where, found, -np.inf)
 
@@ -225,7 +225,7 @@ def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, w
     if b is not None:
         e = e * b
     if where is not None:
-        e = np.where(where, e, 0 * e)
+        e = np.where(where, e, 0.0)
     found = np.log(e.sum(axis=axes, keepdims=True)) + most
     return found if keepdims else np.squeeze(found, axes)
 
@@ -309,13 +309,13 @@ def erfinv(x: Any) -> Any:
 def xlogy(x: Any, y: Any) -> Any:
     """x log(y), which is 0 where x is 0."""
     x, y = real_array(x, "xlogy"), real_array(y, "xlogy")
-    return np.where(x == 0, 0 * x, x * np.log(np.where(x == 0, 1 + 0 * y, y)))
+    return np.where(x == 0, 0.0, x * np.log(np.where(x == 0, 1.0, y)))
 
 
 def xlog1py(x: Any, y: Any) -> Any:
     """x log(1 + y), which is 0 where x is 0."""
     x, y = real_array(x, "xlog1py"), real_array(y, "xlog1py")
-    return np.where(x == 0, 0 * x, x * np.log1p(np.where(x == 0, 0 * y, y)))
+    return np.where(x == 0, 0.0, x * np.log1p(np.where(x == 0, 0.0, y)))
 
 
 def entr(x: Any) -> Any:
@@ -328,8 +328,11 @@ def rel_entr(x: Any, y: Any) -> Any:
     """x log(x / y); 0 where x is 0, inf outside of what distributions hold."""
     x, y = real_array(x, "rel_entr"), real_array(y, "rel_entr")
     inside = (x > 0) & (y > 0)
-    found = xlogy(np.where(inside, x, 0 * x), np.where(inside, x, 1 + 0 * x) / np.where(inside, y, 1 + 0 * y))
-    return np.where(inside, found, np.where((x == 0) & (y >= 0), 0 * x, np.inf))
+    p, q = np.where(inside, x, 1.0), np.where(inside, y, 1.0)
+    ratio = p / q
+    is_far = (ratio < np.finfo(ratio.dtype).tiny) | (ratio == np.inf)
+    found = p * np.where(is_far, np.log(p) - np.log(q), np.log(np.where(is_far, 1.0, ratio)))
+    return np.where(inside, found, np.where((x == 0) & (y >= 0), 0.0, np.inf))
 
 
 def records(*functions: tuple[Callable[..., Any], tuple[str, ...]]) -> dict[str, TracedFunction]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tenferro.tracer.api.neural import OF_NETWORKS, erf, erfinv, real_array, records, xlogy
+from tenferro.tracer.api.neural import OF_NETWORKS, erf, erfinv, real_array, records, rel_entr
 from tenferro.tracer.api.record import TracedFunction
 from tenferro.tracer.dim import integer
 from tenferro.tracer.errors import ShapeError
@@ -123,14 +123,39 @@ def factorial(n: Any) -> Any:
     return _in_double("factorial", of_double, n)
 
 
+def _log_quotient(a: Any, b: Any) -> Any:
+    """log(Γ(a) / Γ(a + b)) for a from ``SHIFT`` on and b from 0 on, without the difference of two large numbers
+    (DiDonato and Morris 1992, "Algorithm 708")."""
+    c = a + b
+    rests = [_polynomial(STIRLING, 1 / (w * w)) / w for w in (a, c)]
+    return rests[0] - rests[1] - (a - 0.5) * np.log1p(b / a) - b * (np.log(c) - 1)
+
+
+def _is_pole(x: Any) -> Any:
+    """Where Γ has no value: at 0, −1, −2, …"""
+    return (x <= 0) & (x == np.floor(x))
+
+
+def _betaln(a: Any, b: Any) -> Any:
+    small, large = np.minimum(a, b), np.maximum(a, b)
+    is_far = (small > 0) & (large >= SHIFT) & (large < np.inf)
+    far = _log_quotient(np.where(is_far, large, SHIFT), np.where(is_far, small, 1.0)) + _log_gamma(small)
+    return np.where(is_far, far, _log_gamma(a) + _log_gamma(b) - _log_gamma(np.where(is_far, 1.0, a + b)))
+
+
 def betaln(a: Any, b: Any) -> Any:
     """log |B(a, b)| = log |Γ(a) Γ(b) / Γ(a + b)|."""
-    return _in_double("betaln", lambda a, b: _log_gamma(a) + _log_gamma(b) - _log_gamma(a + b), a, b)
+    return _in_double("betaln", _betaln, a, b)
 
 
 def beta(a: Any, b: Any) -> Any:
-    """B(a, b) = Γ(a) Γ(b) / Γ(a + b)."""
-    return _in_double("beta", lambda a, b: gammasgn(a) * gammasgn(b) * gammasgn(a + b) * np.exp(betaln(a, b)), a, b)
+    """B(a, b) = Γ(a) Γ(b) / Γ(a + b); inf where Γ(a) or Γ(b) has no value."""
+
+    def of_double(a: Any, b: Any) -> Any:
+        is_pole = (_is_pole(a) | _is_pole(b)) & ~_is_pole(a + b)
+        return np.where(is_pole, np.inf, gammasgn(a) * gammasgn(b) * gammasgn(a + b) * np.exp(_betaln(a, b)))
+
+    return _in_double("beta", of_double, a, b)
 
 
 def multigammaln(a: Any, d: int) -> Any:
@@ -149,10 +174,22 @@ def multigammaln(a: Any, d: int) -> Any:
 
 
 def poch(z: Any, m: Any) -> Any:
-    """z (z + 1) … (z + m − 1) = Γ(z + m) / Γ(z)."""
-    return _in_double(
-        "poch", lambda z, m: gammasgn(z + m) * gammasgn(z) * np.exp(_log_gamma(z + m) - _log_gamma(z)), z, m
-    )
+    """z (z + 1) … (z + m − 1) = Γ(z + m) / Γ(z); where Γ has neither value, the limit for whole steps m."""
+    return _in_double("poch", _poch, z, m)
+
+
+def _poch(z: Any, m: Any) -> Any:
+    end = z + m
+    low, step = np.minimum(z, end), abs(m)
+    is_far = (low >= SHIFT) & (np.maximum(z, end) < np.inf)
+    quotient = _log_quotient(np.where(is_far, low, SHIFT), np.where(is_far, step, 1.0))
+    logarithm = np.where(is_far, np.where(m < 0, quotient, -quotient), _log_gamma(end) - _log_gamma(z))
+    found = gammasgn(end) * gammasgn(z) * np.exp(logarithm)
+    # Reflected: Γ(z) Γ(1 − z) is that of z + m but for the sign.
+    is_both = _is_pole(z) & _is_pole(end)
+    turned = np.exp(_log_gamma(np.where(is_both, 1 - z, 1.0)) - _log_gamma(np.where(is_both, 1 - end, 1.0)))
+    limit = np.where(np.mod(m, 2) == 0, turned, -turned)
+    return np.where(is_both, limit, np.where(_is_pole(z), 0.0, np.where(_is_pole(end), np.inf, found)))
 
 
 TERMS = 10
@@ -314,8 +351,7 @@ def kl_div(x: Any, y: Any) -> Any:
     """x log(x / y) − x + y; y where x is 0, inf outside of what distributions hold."""
     x, y = real_array(x, "kl_div"), real_array(y, "kl_div")
     inside = (x > 0) & (y > 0)
-    a, b = np.where(inside, x, 1 + 0 * x), np.where(inside, y, 1 + 0 * y)
-    return np.where(inside, xlogy(a, a / b) - a + b, np.where((x == 0) & (y >= 0), y, np.inf))
+    return np.where(inside, rel_entr(x, y) - x + y, np.where((x == 0) & (y >= 0), y, np.inf))
 
 
 def boxcox(x: Any, lmbda: Any) -> Any:
@@ -330,7 +366,7 @@ def boxcox1p(x: Any, lmbda: Any) -> Any:
 
 def _box(logarithm: Any, power: Any) -> Any:
     is_zero = power == 0
-    divisor = np.where(is_zero, 1 + 0 * power, power)
+    divisor = np.where(is_zero, 1.0, power)
     return np.where(is_zero, logarithm + 0 * power, np.expm1(divisor * logarithm) / divisor)
 
 
