@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
 
-from tenferro.lowering import lower
+from tenferro.lowering.bodies import lowered
 from tenferro.lowering.exec_program import ExecProgram, Instruction, Slot, Source
 from tenferro.lowering.plan import AdoptStep, CallStep, Plan, RegionStep, Step, ViewStep
 from tenferro.lowering.references import References
@@ -38,8 +37,6 @@ from tenferro.tracer.records import dataclass
 
 MAX_TERMS = 8
 """Steps that may each be the peak for some sizes; beyond this many the formula sums the rest instead."""
-KEPT_BODIES = 256
-"""Bodies whose plans are kept, since each is asked about several times; the oldest one goes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,11 +172,6 @@ def _bytes(kind: ArrayType) -> Extent:
     return mul(product(kind.shape), kind.dtype.itemsize)
 
 
-@lru_cache(maxsize=KEPT_BODIES)
-def _lowered(body: Body) -> Plan:
-    return lower(body.program)
-
-
 def _around(body: Body, operands: Sequence[Source]) -> Extent:
     """The peak of a body in the sizes around it, which are among its operands."""
 
@@ -192,7 +184,7 @@ def _around(body: Body, operands: Sequence[Source]) -> Extent:
             case Slot(index=index):  # an int input, whose slot has its number
                 return leaf("int", index)
 
-    return substitute(memory(_lowered(body)).peak, size)
+    return substitute(memory(lowered(body)).peak, size)
 
 
 def _may_be_scattered(references: References, slot: int) -> bool:
@@ -227,7 +219,7 @@ def unbounded(program: ExecProgram) -> tuple[Instruction, ...]:
         if i.op is not library.mask_select and _measured(i):
             found.append(i)
         if isinstance(i.op.form, Control):
-            found += [x for body in bodies_in(i.params) for x in unbounded(_lowered(body).program)]
+            found += [x for body in bodies_in(i.params) for x in unbounded(lowered(body).program)]
     return tuple(found)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tenferro.lowering import staged
+from tenferro.lowering.bodies import lowered
 from tenferro.lowering.exec_program import ExecProgram
 from tenferro.tracer.bodies import Body
 from tenferro.tracer.op import bodies_in
@@ -18,7 +18,7 @@ def program_text(program: SemanticProgram) -> str:
 
 def exec_text(program: ExecProgram) -> str:
     """The instructions; those of bodies are what the passes leave of them."""
-    return program.text(_Bodies(lambda body: staged(body.program)).below)
+    return program.text(_Bodies(lambda body: lowered(body).program).below)
 
 
 class _Bodies:

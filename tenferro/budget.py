@@ -10,7 +10,8 @@ from typing import Any
 from tenferro.guards import in_words
 from tenferro.jit import BoundMethod, JitFunction, jit
 from tenferro.lowered import Lowered
-from tenferro.lowering.plan import Seam, kernel_name, lines_of
+from tenferro.lowering.bodies import bodies_of, with_bodies
+from tenferro.lowering.plan import Plan, Seam, Step, Stretch, kernel_name, lines_of
 from tenferro.segments import at_lines
 from tenferro.tracer.errors import TenferroError
 from tenferro.tracer.lines import at, user_line
@@ -44,7 +45,8 @@ def assert_budget(
     f: a jitted function or method; another function is jitted here. Or what ``f.lower(*args)`` returned.
     kernels: fused regions, copies and matrix products that run. compiles: traces of ``f`` until now, this one included.
     peak_bytes: ``memory().peak``. seams: calls of Python or NumPy between kernels, which ``as_text("segments")`` lists.
-    transfers: between engines.
+    transfers: between engines. Kernels and seams in the body of a loop or choice count once, however often it runs;
+    those of all branches do.
 
     The program of the call is run once where kernels or seams are bounded; ``f`` returns nothing, and writes to no
     argument. Raises BudgetError, an AssertionError, with each bound that is broken, what is over it, and the user's
@@ -114,13 +116,18 @@ def _kernels(lowered: Lowered, _: object) -> Cause:
     return len(found), found
 
 
-def _launched(lowered: Lowered) -> Iterator[Any]:
+def _launched(lowered: Lowered) -> Iterator[Step]:
+    for plan, stretch in _stretches(lowered):
+        if not isinstance(stretch, Seam):
+            # A loop in a segment is what its bodies are.
+            yield from (plan.steps[n] for n in stretch.kernels if not bodies_of(plan.steps[n]))
+
+
+def _stretches(lowered: Lowered) -> Iterator[tuple[Plan, Stretch]]:
     for number, stretches in lowered.stretches.items():
         plan = lowered.prepared.plans[number]
         assert plan is not None
-        for stretch in stretches:
-            if not isinstance(stretch, Seam):
-                yield from (plan.steps[n] for n in stretch.kernels)
+        yield from with_bodies(plan, stretches)
 
 
 def _compiles(_: Lowered, function: JitFunction | BoundMethod | None) -> Cause:
@@ -144,7 +151,7 @@ def _last(step: int | None) -> float:
 
 
 def _seams(lowered: Lowered, _: object) -> Cause:
-    found = [str(s) for stretches in lowered.stretches.values() for s in stretches if isinstance(s, Seam)]
+    found = [str(s) for _, s in _stretches(lowered) if isinstance(s, Seam)]
     return len(found), found
 
 

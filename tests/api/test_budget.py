@@ -195,3 +195,33 @@ def test_what_has_no_bound_is_named() -> None:
     for f, x in ((counts, np.array([3])), (slope, np.ones(5))):
         with pytest.raises(tn.BudgetError, match="no bound found"):
             tn.assert_budget(f, (x,), peak_bytes=1 << 40)
+
+
+def test_bodies_count_once_each():
+    def f(x):
+        return tn.lax.scan(lambda c, v: (np.cumsum(np.sort(c * v) + 1), None), x, x)[0]
+
+    jitted = tn.jit(f)
+    tn.assert_budget(jitted, (X,), kernels=2, seams=3)
+    lines = broken(jitted, (X,), kernels=0, seams=1)
+    assert lines[1] == "  kernels: 2 found; at most 0 are allowed" and lines[4].startswith("  seams: 3 found; ")
+    assert [line.split()[0] for line in lines[5:]] == ["scan", "sort", "cumsum"]
+    assert all("(at test_budget.py:" in line for line in lines[5:])
+
+
+def test_nested_bodies_and_all_branches_count():
+    def inner(c, v):
+        return tn.lax.cond(c.sum() > 1, lambda: np.sort(c), lambda: np.cumsum(c)), None
+
+    def f(x):
+        return tn.lax.fori_loop(0, 3, lambda i, c: tn.lax.scan(inner, c, x)[0], x)
+
+    lines = broken(f, (X,), seams=0)
+    assert [line.split()[0] for line in lines[2:]] == ["scan", "scan", "cond", "cumsum", "sort"]
+
+
+def test_a_loop_in_a_segment_counts_as_its_body():
+    one = broken(lambda x: tn.lax.scan(lambda c, v: (c * v + 1, None), x, x)[0] * 2, (X,), kernels=0, seams=0)
+    two = broken(lambda x: tn.lax.scan(lambda c, v: (c * (c * v).sum(), None), x, x)[0] * 2, (X,), kernels=0)
+    assert one[1].startswith("  kernels: 2 found") and len(one) == 4
+    assert two[1].startswith("  kernels: ") and all("(at test_budget.py:" in line for line in two[2:])
