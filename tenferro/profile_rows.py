@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
 from tenferro.engines.recording import Compile, Event, Launch, Prepare, Run, Seam, Trace, Transfer, of_copy
@@ -19,8 +19,9 @@ E = TypeVar("E", bound=Event)
 class Row:
     """All runs of one region, of one call at a seam, or of a program on an engine that is not looked into.
 
-    calls: how often. ms: in all. share: of the profile's time; of a profile of several threads they may add up to more
-    than 1. read, written: bytes. lines: of the user's code."""
+    calls: how often. ms: in all, without what other events inside of them took, as those of a loop's body; whole_ms:
+    with it. share: that of ``ms`` in the profile's time; of a profile of several threads they may add up to more than
+    1. read, written: bytes. lines: of the user's code."""
 
     kind: Literal["region", "seam", "run"]
     program: str
@@ -32,11 +33,12 @@ class Row:
     share: float
     read: int
     written: int
+    whole_ms: float
 
     @property
     def gb_per_second(self) -> float:
-        """Bytes read and written, by the time."""
-        return (self.read + self.written) / self.ms / 1e6 if self.ms else 0.0
+        """Bytes read and written, by the whole time."""
+        return (self.read + self.written) / self.whole_ms / 1e6 if self.whole_ms else 0.0
 
     @property
     def bandwidth(self) -> float:
@@ -57,11 +59,28 @@ class Table:
 def rows(events: Iterable[Event], total_ms: float) -> tuple[Row, ...]:
     """Regions, then seams, then other runs; of each the dearest first."""
     found: list[Row] = []
+    own = own_times(events)
     for kind in ("region", "seam", "run"):
         groups = _grouped(events, _KEYS[kind])
-        made = [_row(kind, group, total_ms) for group in groups]
+        made = [_row(kind, group, own, total_ms) for group in groups]
         found += sorted(made, key=lambda r: -r.ms)
     return tuple(found)
+
+
+def own_times(events: Iterable[Event]) -> dict[int, float]:
+    """For each event, by its identity, its milliseconds without those of the events inside of it. Runs of programs
+    whose engine is looked into are left out: they are made of the others."""
+    found: dict[int, float] = {}
+    around: list[Event] = []
+    looked_at = [e for e in events if not (isinstance(e, Run) and not e.is_whole)]
+    for event in sorted(looked_at, key=lambda e: (e.thread, e.start, -e.end)):
+        found[id(event)] = event.ms
+        while around and (around[-1].thread != event.thread or around[-1].end < event.end):
+            around.pop()
+        if around:
+            found[id(around[-1])] -= event.ms
+        around.append(event)
+    return found
 
 
 def _region_key(event: Event) -> Hashable:
@@ -87,14 +106,17 @@ def _grouped(events: Iterable[E], key: Callable[[E], Hashable]) -> list[list[E]]
     return list(groups.values())
 
 
-def _row(kind: Literal["region", "seam", "run"], group: Sequence[Any], total_ms: float) -> Row:
-    first, ms = group[0], sum(e.ms for e in group)
+def _row(
+    kind: Literal["region", "seam", "run"], group: Sequence[Any], own: Mapping[int, float], total_ms: float
+) -> Row:
+    first, ms = group[0], sum(own[id(e)] for e in group)
     calls = sum(e.part == 0 for e in group) if kind == "region" else len(group)
     name = {"region": "region", "seam": "name", "run": "program"}[kind]
     lines = first.lines if kind == "region" else () if first.line is None else (first.line,)
     read, written = sum(e.read for e in group), sum(e.written for e in group)
     share = ms / total_ms if total_ms else 0.0
-    return Row(kind, first.program, getattr(first, name), first.engine, lines, calls, ms, share, read, written)
+    whole = sum(e.ms for e in group)
+    return Row(kind, first.program, getattr(first, name), first.engine, lines, calls, ms, share, read, written, whole)
 
 
 # -- texts -------------------------------------------------------------------------------------------------------------
@@ -135,8 +157,9 @@ def heading(events: Sequence[Event], total_ms: float, threads: int) -> str:
     text = f"profile: {milliseconds(total_ms)}{on}"
     if not events:
         return f"{text}; nothing ran"
-    parts = [(name, sum(e.ms for e in events if isinstance(e, kind))) for name, kind in kinds]
-    whole = sum(e.ms for e in events if isinstance(e, Run) and e.is_whole)
+    own = own_times(events)
+    parts = [(name, sum(own[id(e)] for e in events if isinstance(e, kind))) for name, kind in kinds]
+    whole = sum(own[id(e)] for e in events if isinstance(e, Run) and e.is_whole)
     parts.insert(2, ("other engines", whole))
     return f"{text}: " + ", ".join(f"{name} {percent(ms / total_ms)}" for name, ms in parts if ms)
 

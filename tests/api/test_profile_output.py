@@ -92,8 +92,26 @@ def test_the_text_has_a_line_for_each_row(p: Profile):
     assert len(ends) == 1  # numbers stand below each other
 
 
+def test_a_row_has_its_own_time_without_that_of_rows_inside_of_it():
+    @tn.jit
+    def loop(x):
+        return tn.lax.scan(lambda c, v: (np.sort(np.cumsum(c * v)), None), x, x[:5])[0]
+
+    loop(X)
+    with tn.profile() as p:
+        loop(X)
+    found = {r.name: r for r in p.table()}
+    scan, sort = found["scan"], found["sort"]
+    assert sort.calls == 5 and sort.ms == sort.whole_ms == pytest.approx(sum(e.ms for e in p.seams if e.name == "sort"))
+    inside = [e for e in (*p.launches, *p.seams) if e.program != "loop" or getattr(e, "name", "") != "scan"]
+    assert scan.whole_ms - scan.ms == pytest.approx(sum(e.ms for e in inside))
+    assert sum(r.share for r in p.table()) <= 1
+    percents = [int(n) for n in re.findall(r"(\d+) %", str(p).splitlines()[0])]
+    assert sum(percents) <= 100 + len(percents)  # rounded
+
+
 def made_row(k: int) -> Launch:
-    return Launch(k, k + 1000 - k, 1, f"f{k}", "cpu:0", "r0", "row", 0, (), 8, 8, 1)
+    return Launch(1000 * k, 1000 * k + 1000 - k, 1, f"f{k}", "cpu:0", "r0", "row", 0, (), 8, 8, 1)
 
 
 def test_long_tables_are_cut_and_say_so():
@@ -114,7 +132,7 @@ def test_lines_are_short():
 
 
 def test_a_row_without_time_has_no_rate():
-    row = Row("region", "f", "r0", "cpu:0", (), 1, 0.0, 0.0, 8, 8)
+    row = Row("region", "f", "r0", "cpu:0", (), 1, 0.0, 0.0, 8, 8, 0.0)
     assert row.gb_per_second == row.bandwidth == 0
 
 
