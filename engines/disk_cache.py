@@ -167,10 +167,12 @@ def _digest(key: str, payload: bytes) -> bytes:
 
 def _read_entry(path: Path, key: str, magic: bytes) -> bytes | None:
     try:
-        with path.open("rb") as file:
-            if hasattr(os, "getuid") and os.fstat(file.fileno()).st_uid != os.getuid():
+        # A pipe, or a device without end, would never let go of who reads it.
+        with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode) or (hasattr(os, "getuid") and found.st_uid != os.getuid()):
                 return None
-            data = file.read()
+            data = file.read(found.st_size + 1)
     except OSError:
         return None
     start = len(magic) + hashlib.sha256().digest_size

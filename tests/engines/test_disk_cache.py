@@ -54,6 +54,17 @@ def test_a_damaged_entry_is_absent_and_written_anew(tmp_path, damage):
     assert cache.load("k") == b"again"
 
 
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
+def test_what_is_no_file_is_absent(tmp_path, kind):
+    cache = DiskCache(tmp_path / "c", LIMIT, OBJECTS)
+    key = entry_key("text", "0")
+    path = cache.directory / (key + OBJECTS.suffix)
+    {"pipe": lambda: os.mkfifo(path), "device": lambda: path.symlink_to("/dev/zero"), "folder": path.mkdir}[kind]()
+    assert cache.load(key) is None
+    cache.store(key, b"machine code")
+    assert cache.load(key) == (None if kind == "folder" else b"machine code")
+
+
 def test_an_entry_under_another_key_is_absent(tmp_path):
     cache = DiskCache(tmp_path, LIMIT, OBJECTS)
     cache.store("a", b"code of a")
