@@ -168,7 +168,7 @@ def _digest(key: str, payload: bytes) -> bytes:
 def _read_entry(path: Path, key: str, magic: bytes) -> bytes | None:
     try:
         # A pipe, or a device without end, would never let go of who reads it.
-        with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
+        with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)), "rb") as file:
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode) or (hasattr(os, "getuid") and found.st_uid != os.getuid()):
                 return None
