@@ -18,6 +18,7 @@ from tenferro.tracer import build
 from tenferro.tracer.derivation import Derivation
 from tenferro.tracer.dims import DimExpr, Extent, Leaf, extents_in, leaf, leaves, mapped, substitute
 from tenferro.tracer.ops import pointwise, reductions
+from tenferro.tracer.ops.lanes import ACROSS
 from tenferro.tracer.program import (
     ArrayType,
     DimScalar,
@@ -66,10 +67,27 @@ class Body:
         """Whether one of its operations calls a function of the user's."""
         return any(o.op.calls_host(o.params) for o in self.program.operations)
 
+    @cached_property
+    def across(self) -> dict[int, Operation]:
+        """By the number of a mapping, an operation over its lanes, here or in a body within."""
+        found: dict[int, Operation] = {}
+        for o in self.program.operations:
+            if o.op in ACROSS:
+                found.setdefault(o.params["axis"], o)
+            for body in bodies_of(o):
+                found = {**body.across, **found}
+        return found
+
     @property
     def outputs(self) -> tuple[ArrayType, ...]:
         """Types of the results, over the body's own sizes."""
         return tuple(o.type for o in self.program.outputs)
+
+
+def bodies_of(operation: Operation) -> list[Body]:
+    """The bodies that an operation holds."""
+    held = [x for p in operation.params.values() for x in (p if type(p) is tuple else (p,))]
+    return [x for x in held if type(x) is Body]
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,3 +81,6 @@ lane_max = _row("lane_max", _same("biuf", "pmax"), _EXTREME, NOT_LINEAR, _batch_
 lane_min = _row("lane_min", _same("biuf", "pmin"), _EXTREME, NOT_LINEAR, _batch_same)
 lane_gather = _row("lane_gather", _gathered, linear(), _transpose_gather, _batch_gather)
 lane_index = _row("lane_index", _number, INTEGERS, NOT_LINEAR, Absent("it has no operands, and so no lanes"))
+
+ACROSS = {lane_sum: "sum", lane_max: "maximum", lane_min: "minimum", lane_gather: "join", lane_index: "number"}
+"""What each is of the lanes, for error texts."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import count
 
-from tenferro.tracer.bodies import Body, as_extent
+from tenferro.tracer.bodies import Body, as_extent, bodies_of
 from tenferro.tracer.derivation import Derivation
 from tenferro.tracer.dims import Extent, Leaf, leaf, leaves, mapped, substitute
 from tenferro.tracer.errors import BatchError
@@ -21,7 +21,6 @@ from tenferro.tracer.program import ArrayType, DimScalar, Operand, Operation, Pa
 from tenferro.tracer.trace import Trace
 
 _numbers = count(1 << 20)  # no axis has such a number
-ACROSS = frozenset({rows.lane_sum, rows.lane_max, rows.lane_min, rows.lane_gather, rows.lane_index})
 
 
 class Lanes:
@@ -29,7 +28,7 @@ class Lanes:
 
     def __init__(self, trace: Trace, size: Extent, name: str | None = None, part_of: Lanes | None = None) -> None:
         """``part_of``: the mapping that records a body, whose operations over the lanes are that mapping's."""
-        self.name = name
+        self.name: str | None = name if part_of is None else part_of.name
         self.number: int = next(_numbers) if part_of is None else part_of.number
         self.size = size
         self._b = Derivation(trace)
@@ -64,22 +63,34 @@ class Lanes:
     def replay(self, operations: Sequence[Operation]) -> None:
         """Record every operation for all lanes."""
         for operation in operations:
-            if operation.params.get("axis") == self.number and operation.op in ACROSS:
+            if operation.params.get("axis") == self.number and operation.op in rows.ACROSS:
                 self._across(operation)
                 continue
             operands, has_lanes = zip(*map(self.of, operation.inputs), strict=True) if operation.inputs else ((), ())
-            if not any(has_lanes):
+            is_batched = any(has_lanes) or self.asked_in(operation) is not None
+            if not is_batched:
                 self._number_extents(operation)
             outputs = tuple([self._sized(v) for v in operation.outputs]) if self._extents else operation.outputs
             moved = replace(operation, inputs=operands, params=self.params(operation.params), outputs=outputs)
             with self._b.derived_from(operation):
-                if any(has_lanes):
+                if is_batched:
                     results = self._batched(moved, has_lanes)
                     self._note_extents(operation, results)
                 else:
                     results = self._b.emit(moved.op, moved.inputs, **moved.params)
             for value, result in zip(operation.outputs, results, strict=True):
-                self._found[value.id] = result, any(has_lanes)
+                self._found[value.id] = result, is_batched
+
+    def asked_in(self, operation: Operation) -> Operation | None:
+        """An operation over the lanes of this mapping in the bodies that an operation holds."""
+        return next((b.across[self.number] for b in bodies_of(operation) if self.number in b.across), None)
+
+    def check_together(self, operation: Operation, name: str, why: str) -> None:
+        """BatchError where lanes that do not all do the same ask for something across them."""
+        asked = self.asked_in(operation)
+        if asked is not None:
+            what = "the numbers" if asked.op is rows.lane_index else f"the {rows.ACROSS[asked.op]}"
+            raise BatchError(f"vmap: {name} asks for {what} of the lanes of axis {self.name!r} {why}{at(asked.line)}")
 
     def _across(self, operation: Operation) -> None:
         """An operation over the lanes of this very mapping."""

@@ -168,6 +168,9 @@ def batch_cond(b: Derivation, operation: Operation, batched: Sequence[bool], siz
     index, *rest = operation.inputs
     if not batched[0]:
         return _same_choice(b, operation, index, rest, batched[1:], size)
+    if b.trace.mapping is not None:
+        why = "in a branch that some lanes take and others do not; ask before, or choose by numpy.where"
+        b.trace.mapping.check_together(operation, "cond", why)
     if operation.op.calls_host(operation.params):
         return batch_by_lane(b, operation, batched, size)
     last = len(operation.params["branches"]) - 1
@@ -189,7 +192,7 @@ def _same_choice(
     parts = []
     for body in operation.params["branches"]:
         with taken_out(b.trace, "cond") as recording:
-            lanes = Lanes(b.trace, size)
+            lanes = Lanes(b.trace, size, part_of=b.trace.mapping)
             outputs = tuple(lanes.full(y) for y in lanes.enter(body, rest, batched))
         parts.append(Part(body.program.name, (), recording, outputs))
     return emit_cond(b.trace, index, parts, [], [(size, *s) for s in _outer_shapes(operation)])
@@ -229,7 +232,7 @@ def _selected(
     """Every branch on all lanes, and each lane's own of the results."""
     answers: list[Operand] = []
     for number, body in enumerate(operation.params["branches"]):
-        lanes = Lanes(b.trace, size)
+        lanes = Lanes(b.trace, size, part_of=b.trace.mapping)
         results = [lanes.full(y) for y in lanes.enter(body, rest, batched)]
         if not number:
             answers = results

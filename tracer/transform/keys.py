@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any
 
+from tenferro.tracer.bodies import bodies_of
 from tenferro.tracer.op import Control
+from tenferro.tracer.ops.lanes import ACROSS
 from tenferro.tracer.ops.pointwise import copy
 from tenferro.tracer.program import Literal, Operand, Operation, Value
 from tenferro.tracer.trace import NO_PARAMS, Trace, is_tenferro_array
-from tenferro.tracer.transform.batch import ACROSS
 from tenferro.tracer.transform.gradients import Recorded
 from tenferro.tracer.transform.inputs import Opened
 from tenferro.tracer.transform.marks import MARKS, PLAIN, has_rules
@@ -38,7 +39,9 @@ def key_of_trace(trace: Trace, trees: Sequence[Opened], taken: Sequence[Operatio
     for o in operations:
         if o.op in MARKS and o.op not in PLAIN or type(o.op.form) is Control and has_rules(o.params):
             return None
-        if o.op in ACROSS:  # their mapping has a number of its own each time
+        if (
+            o.op in ACROSS or type(o.op.form) is Control and any(b.across for b in bodies_of(o))
+        ):  # their mapping has a number of its own each time
             return None
         key += (o.op, 0 if o.op is copy else id(o.line), o.place, len(o.inputs))  # copies stand at the call's line
         if o.params is not NO_PARAMS:

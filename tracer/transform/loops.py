@@ -402,7 +402,7 @@ def batch_scan(b: Derivation, operation: Operation, batched: Sequence[bool], siz
                 for x, was, on in zip(scan.initial, initial, flags, strict=True)
             ]
             slices = [trace.placeholder(ArrayType(x.type.dtype, x.type.shape[1:])) for x in turns]
-            lanes = Lanes(trace, size)
+            lanes = Lanes(trace, size, part_of=trace.mapping)
             results = lanes.enter(scan.body, [*carry, *slices, *scan.rest], [*flags, *walked, *rest])
             grown = [on or lanes.of(y)[1] for on, y in zip(flags, results, strict=False)]
             outputs = [lanes.full(y) if k >= len(flags) or flags[k] else lanes.of(y)[0] for k, y in enumerate(results)]

@@ -166,11 +166,13 @@ def batch_while(b: Derivation, operation: Operation, batched: Sequence[bool], si
     if operation.op.calls_host(params) and not params["shapes"] and not params["lanes"]:
         moving = _moving(b, operation, loop, flags, rest, size)
         if _condition_differs(b, operation, loop, moving, rest, size):
+            _check_together(trace, operation)
             return batch_by_lane(b, operation, batched, size)
     lanes_before = operation.params["lanes"]  # whose body leaves the stopped ones as they are
     while True:
         differs = bool(lanes_before) or _condition_differs(b, operation, loop, flags, rest, size)
         if differs:
+            _check_together(trace, operation)
             flags = [True] * count
         types = [
             ArrayType(x.type.dtype, (size, *x.type.shape)) if on and not was else plain(x.type)
@@ -178,7 +180,7 @@ def batch_while(b: Derivation, operation: Operation, batched: Sequence[bool], si
         ]
         with taken_out(trace, "while_loop") as recording:
             carry = [trace.placeholder(t) for t in types]
-            lanes = Lanes(trace, size)
+            lanes = Lanes(trace, size, part_of=trace.mapping)
             results = lanes.enter(loop.body, [*carry, *loop.rest], [*flags, *rest])
             grown = [on or lanes.of(y)[1] for on, y in zip(flags, results, strict=False)]
             outputs = [lanes.full(y) if k >= count or flags[k] else lanes.of(y)[0] for k, y in enumerate(results)]
@@ -213,6 +215,13 @@ def batch_while(b: Derivation, operation: Operation, batched: Sequence[bool], si
     return [*last, *(turned(b, y) for y in made[count:])]
 
 
+def _check_together(trace: Trace, operation: Operation) -> None:
+    """BatchError where lanes that stop one by one ask for something across them."""
+    if trace.mapping is not None:
+        why = "while some go on and others have stopped; one condition for all is needed, such as tn.pmax of it"
+        trace.mapping.check_together(operation, "while_loop", why)
+
+
 def _moving(
     b: Derivation, operation: Operation, loop: Scan, flags: Sequence[bool], rest: Sequence[bool], size: Extent
 ) -> list[bool]:
@@ -221,7 +230,7 @@ def _moving(
     while True:
         with taken_out(b.trace, "while_loop"):
             carry = _placeholders(b, operation, loop, found, size)
-            lanes = Lanes(b.trace, size)
+            lanes = Lanes(b.trace, size, part_of=b.trace.mapping)
             results = lanes.enter(loop.body, [*carry, *loop.rest], [*found, *rest])
             grown = [on or lanes.of(y)[1] for on, y in zip(found, results, strict=False)]
         if grown == found:
@@ -234,7 +243,7 @@ def _holds(
     rest: Sequence[bool], size: Extent, in_full: bool = True,
 ) -> Operand:  # fmt: skip
     """The condition, of each lane or of all."""
-    lanes = Lanes(b.trace, size)
+    lanes = Lanes(b.trace, size, part_of=b.trace.mapping)
     (found,) = lanes.enter(operation.params["condition"], [*carry, *outer], [*flags, *rest])
     return lanes.full(found) if in_full else lanes.of(found)[0]
 
@@ -245,7 +254,7 @@ def _condition_differs(
     """Whether lanes may stop at different turns."""
     with taken_out(b.trace, "while_loop"):
         carry = _placeholders(b, operation, loop, flags, size)
-        lanes = Lanes(b.trace, size)
+        lanes = Lanes(b.trace, size, part_of=b.trace.mapping)
         (found,) = lanes.enter(operation.params["condition"], [*carry, *loop.rest], [*flags, *rest])
         return lanes.of(found)[1]
 
