@@ -36,10 +36,7 @@ def _spread(name: str, axis_name: AxisNames) -> tuple[Trace, Spread, Names]:
     """The running trace, its mesh, and the axes that are meant."""
     trace = current_trace()
     if trace is None or trace.spread is None:
-        raise TraceError(
-            f"{name}: axis name {axis_name!r} outside shard_map; a function under tn.shard_map is "
-            f"needed{at(user_line())}"
-        )
+        raise TraceError(f"{name}: axis name {axis_name!r} {_where(trace, axis_name)}{at(user_line())}")
     names, known = names_of(axis_name, f"{name}: axis_name"), trace.spread.grid.names
     for n in names:
         if n not in known:
@@ -48,6 +45,14 @@ def _spread(name: str, axis_name: AxisNames) -> tuple[Trace, Spread, Names]:
                 f"needed{at(user_line())}"
             )
     return trace, trace.spread, names
+
+
+def _where(trace: Trace | None, axis_name: AxisNames) -> str:
+    """Why nothing bears an axis's name, and what to do: which lanes have names here, or what would give them one."""
+    names = [] if trace is None else [repr(x.name) for x in trace.axes if x.name is not None]
+    if names:
+        return f"names no axis here; {' or '.join(dict.fromkeys(names))}, of vmap, is needed"
+    return f"outside shard_map; a function under tn.shard_map, or under tn.vmap(f, axis_name={axis_name!r}), is needed"
 
 
 def _each(name: str, x: Any, rule: Callable[[TracedArray], Operand], plain: Callable[[Any], Any] | None = None) -> Any:

@@ -57,20 +57,33 @@ def print(fmt: str, *args: Any, ordered: bool = True, **kwargs: Any) -> None:
 
 
 def _check_fields(fmt: str, args: Sequence[Any], kwargs: dict[str, Any], name: str) -> None:
-    """Refuse a text with fields that nothing fills."""
-    import string
-
-    formatter, used, automatic = string.Formatter(), set(), 0
-    for _, field, _, _ in formatter.parse(fmt):
-        if field is None:
-            continue
-        first = field.partition(".")[0].partition("[")[0]
-        if first == "":
-            first, automatic = str(automatic), automatic + 1
-        used.add(first)
+    """Refuse a text with fields that nothing fills, and arguments that no field shows."""
+    used = _fields(fmt)
     missing = [f for f in sorted(used) if (int(f) >= len(args) if f.isdigit() else f not in kwargs)]
     if missing:
         raise ValueError(f"{name}: {fmt!r} has the field {missing[0]!r}, which no argument fills{at(user_line())}")
+    unused = [k for k in (*map(str, range(len(args))), *kwargs) if k not in used]
+    if unused:
+        what = f"args[{unused[0]}]" if unused[0].isdigit() else unused[0]
+        raise ValueError(f"{name}: {fmt!r} has no field for {what}; one for each argument is needed{at(user_line())}")
+
+
+def _fields(fmt: str) -> set[str]:
+    """The names and numbers of the fields of a text, and of those in their formats."""
+    import string
+
+    used: set[str] = set()
+    left, automatic = [fmt], 0
+    while left:
+        for _, field, spec, _ in string.Formatter().parse(left.pop()):
+            if field is None:
+                continue
+            first = field.partition(".")[0].partition("[")[0]
+            if first == "":
+                first, automatic = str(automatic), automatic + 1
+            used.add(first)
+            left.append(spec or "")
+    return used
 
 
 def _run(

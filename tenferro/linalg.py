@@ -13,4 +13,12 @@ from tenferro.tracer.api.registry import LINALG as _LINALG
 
 _ALL = {**_LINALG, **_OF_SCIPY}
 globals().update((name, _public(__name__, name, record)) for name, record in _ALL.items())
-__dir__, __getattr__ = _listing(__name__, tuple(_ALL))
+
+
+def _of_symmetric(name: str) -> str:
+    """What stands for ``eig`` and ``eigvals``, whose results are complex or real as the elements have it."""
+    is_known = name in ("eig", "eigvals")
+    return f"; tenferro.linalg.{name}h of a symmetric or Hermitian matrix is there" if is_known else ""
+
+
+__dir__, __getattr__ = _listing(__name__, tuple(_ALL), _of_symmetric)

@@ -14,7 +14,8 @@ def listing(
 ) -> tuple[Callable[[], list[str]], Callable[[str], Any]]:
     """``__dir__, __getattr__ = listing(__name__, names)``, at the module's end.
 
-    ``near`` gives what an error text adds about a missing name; without it, the public name of closest spelling.
+    ``near`` gives what an error text adds about a missing name; without it, and where it has nothing to say, that is
+    the public name of closest spelling.
     """
     public = sorted(names)
 
@@ -30,6 +31,6 @@ def listing(
     def missing(name: str) -> Any:
         if name.startswith("_"):  # what Python asks of any module: ``__path__``, ``__wrapped__``
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        raise AttributeError(f"{module} has no {name!r}{(near or closest)(name)}")
+        raise AttributeError(f"{module} has no {name!r}{(near and near(name)) or closest(name)}")
 
     return listed, missing

@@ -14,6 +14,9 @@ import numpy as np
 
 from tenferro.eager import EagerFunction, of_namespace
 from tenferro.tracer.api.record import TracedFunction
+from tenferro.tracer.complaints import no_integer
+from tenferro.tracer.errors import TraceError
+from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.trace import current_trace
 
 
@@ -31,8 +34,8 @@ def public(
         given = list(args)
         for k in places:
             if k < len(given):
-                given[k] = _as_ints(given[k])
-        named = {k: _as_ints(v) if k in sizes else v for k, v in kwargs.items()}
+                given[k] = _as_ints(given[k], name)
+        named = {k: _as_ints(v, name) if k in sizes else v for k, v in kwargs.items()}
         return of_namespace(on_concrete(tuple(given), named), args, kwargs)
 
     functools.update_wrapper(function, record.function)
@@ -41,8 +44,10 @@ def public(
     return function
 
 
-def _as_ints(x: Any) -> Any:
-    """A size or a shape with Python's integers for NumPy's."""
+def _as_ints(x: Any, name: str) -> Any:
+    """A size or a shape with Python's integers for NumPy's. TraceError for floats."""
+    if isinstance(x, float | np.floating):
+        raise TraceError(f"{name}: size {no_integer(x, of_sizes=True)}{at(user_line())}")
     if isinstance(x, np.ndarray | np.integer) and x.dtype.kind in "iu":
         return x.tolist()
-    return type(x)(map(_as_ints, x)) if type(x) in (tuple, list) else x
+    return type(x)([_as_ints(n, name) for n in x]) if type(x) in (tuple, list) else x

@@ -23,6 +23,9 @@ class ShapeDtypeStruct:
     def __init__(self, shape: Sequence[int], dtype: Any) -> None:
         if dtype is None:
             raise TypeError(f"ShapeDtypeStruct: dtype is None; a dtype is needed{at(user_line())}")
+        if not isinstance(shape, Sequence | np.ndarray) or isinstance(shape, str | bytes):
+            cure = f", ({shape!r},) for a vector," if as_extent(shape) is not None else ""
+            raise TypeError(f"ShapeDtypeStruct: shape is {shape!r}; a tuple of ints{cure} is needed{at(user_line())}")
         self.shape: tuple[Any, ...] = tuple(shape)
         self.dtype: np.dtype[Any] = np.dtype(dtype)
         for n in self.shape:

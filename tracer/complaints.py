@@ -150,6 +150,17 @@ def _binary_operator(argument: int) -> str:
     return str(operators[argument]) if argument < len(operators) else ""
 
 
+COUNTS = "(number of counts)"
+"""How error texts call the extent of ``bincount``."""
+
+
+def uncompared(comparison: str) -> str:
+    """The way around a comparison of sizes, one of which is known only when the program runs."""
+    if COUNTS in comparison:
+        return "numpy.bincount(x, minlength=k)[:k] has k of them, which is known before"
+    return "compare after the jitted function returns, or use numpy.where on the unselected array"
+
+
 def no_integer(x: object, needed: str = "an integer is needed", of_sizes: bool = False) -> str:
     """What was found where an integer must stand, and the way to one. ``of_sizes``: the integer is made of sizes."""
     dtype = getattr(x, "dtype", None)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal as OneOf
 import numpy as np
 
 from tenferro.tracer.bounds import Bounds, single_leaf, split_constant
+from tenferro.tracer.complaints import COUNTS, uncompared
 from tenferro.tracer.dims import DimExpr, Extent, Leaf, evaluate, leaf, leaves, mul, sub, substitute
 from tenferro.tracer.errors import (
     DerivativeError,
@@ -342,7 +343,7 @@ class Trace:
         kind, index, axis = found.groups()
         if kind == "r":
             measured = [o.op.name for o in self.operations[int(index) :][:1]]
-            return "(number of counts)" if measured == ["bincount"] else "(number of elements selected)"
+            return COUNTS if measured == ["bincount"] else "(number of elements selected)"
         declared = self.inputs + self.late
         name = declared[int(index)].name
         return name if kind == "n" else f"{name}.shape[{axis}]"
@@ -399,10 +400,7 @@ class Trace:
             value = self._measured(difference, what)
             if value is not None:  # the captured arrays that it depends on are guarded themselves
                 return value == 0 if relation == "==" else (value > 0 if relation == "<" else value >= 0)
-            raise TraceError(
-                f"{what}: a size known only when the program runs; compare after the "
-                f"jitted function returns, or use numpy.where on the unselected array{at(user_line())}"
-            )
+            raise TraceError(f"{what}: a size known only when the program runs; {uncompared(what)}{at(user_line())}")
         holds = value == 0 if relation == "==" else (value > 0 if relation == "<" else value >= 0)
         if not holds and relation != "==":
             # Not a < b is b <= a: inequalities are kept in the form that holds.

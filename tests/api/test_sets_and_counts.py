@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import tenferro as tn
+from tenferro.tracer.errors import TraceError
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 Function = Callable[[Any], Any]
@@ -234,3 +235,16 @@ def test_covariances_and_sets_have_slopes_where_they_can() -> None:
         step = np.zeros((2, 4))
         step[divmod(k, 4)] = 1e-6
         assert abs((spread(x + step) - spread(x - step)) / 2e-6 - slope.ravel()[k]) < 1e-6
+
+
+def test_counts_of_a_known_number_have_a_cure():
+    def shares(labels, centers, k=None):
+        return centers / np.bincount(labels, minlength=len(centers))[:k]
+
+    labels, centers = np.array([0, 1, 1]), np.array([3.0, 4.0])
+    with pytest.raises(
+        TraceError, match=r"\(number of counts\).*; numpy.bincount\(x, minlength=k\)\[:k\] has k of them"
+    ):
+        tn.jit(shares)(labels, centers)
+    cured = tn.jit(lambda labels, centers: shares(labels, centers, len(centers)))
+    np.testing.assert_array_equal(cured(labels, centers), [3.0, 2.0])

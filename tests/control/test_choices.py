@@ -109,6 +109,10 @@ def test_an_error_on_the_other_side_does_not_happen() -> None:
 def test_branches_must_agree() -> None:
     with pytest.raises(ShapeError, match="branches return"):
         tn.lax.cond(True, lambda x: x, lambda x: x[1:], X)
+    with pytest.raises(ShapeError, match=r"float64 of shape \(2,\) and float64 of shape \(1,\)"):  # true_fun's first
+        tn.lax.cond(False, lambda x: x[:2], lambda x: x[:1], X)
+    with pytest.raises(ShapeError, match=r"structures tuple\(\*, \*\) and \*;"):
+        tn.lax.cond(False, lambda x: (x, x), lambda x: x, X)
     with pytest.raises(ShapeError, match="structures"):
         tn.lax.cond(True, lambda x: (x, x), lambda x: x, X)
     with pytest.raises(ShapeError, match="one bool"):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tenferro as tn
-from tenferro.tracer.errors import BatchError
+from tenferro.tracer.errors import BatchError, TraceError
 
 RNG = np.random.default_rng(3)
 X = RNG.uniform(-1, 1, (5, 3))
@@ -98,6 +98,17 @@ def test_one_program_serves_any_number_of_lanes() -> None:
         x = RNG.uniform(0, 1, (n, 3))
         np.testing.assert_allclose(f(x), np.exp(x).sum(1))
     assert len(f.explain().traces) == 1
+
+
+def test_names_of_axes_that_nothing_bears_are_named_with_those_in_scope() -> None:
+    for f in both(tn.vmap(tn.vmap(lambda v: tn.psum(v, "k"), axis_name="i"), axis_name="j")):
+        with pytest.raises(
+            TraceError, match=r"^psum: axis name 'k' names no axis here; 'j' or 'i', of vmap, is needed"
+        ):
+            f(X)
+    for f in both(tn.vmap(lambda v: tn.axis_size("k"))):
+        with pytest.raises(TraceError, match=r"outside shard_map; .* or under tn.vmap\(f, axis_name='k'\), is needed"):
+            f(X)
 
 
 def test_sums_over_lanes() -> None:

@@ -70,6 +70,17 @@ def test_a_text_that_cannot_be_filled_is_refused_at_its_line():
             ValueError, match=rf"has the field '{field}', which no argument fills .*test_print_and_check"
         ):
             tn.jit(lambda x, fmt=fmt: tn.debug.print(fmt, x))(x3)
+    for fmt, args, kwargs, name in (
+        ("x={}", (1, 2), {}, r"args\[1\]"),
+        ("{1}", (1, 2), {}, r"args\[0\]"),
+        ("{a}", (), {"a": 1, "b": 2}, "b"),
+    ):
+        for f in (tn.debug.print, tn.jit(lambda *a, fmt=fmt, **k: tn.debug.print(fmt, *a, **k))):
+            with pytest.raises(ValueError, match=rf"has no field for {name}; one for each .*test_print_and_check"):
+                f(*((fmt, *args) if f is tn.debug.print else args), **kwargs)
+    tn.debug.print("{:{}} {w:.{p}}", 1.5, 6, w=2.25, p=2)  # fields of fields count
+    with pytest.raises(ValueError, match=r"check: 'no' has no field for args\[0\]"):
+        tn.check(True, "no", x3)
     with pytest.raises(TypeError, match="fmt is a ndarray"):
         tn.debug.print(x3)  # type: ignore[arg-type]
 

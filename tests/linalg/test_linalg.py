@@ -159,3 +159,24 @@ def test_tn_arrays_stay() -> None:
     found = np.linalg.cholesky(x)
     assert isinstance(found, tn.Array)
     np.testing.assert_allclose(np.asarray(found), np.linalg.cholesky(S))
+
+
+def test_forms_of_scipy():
+    a = np.array([[4.0, 1.0], [1.0, 3.0]])
+    b, factor = np.array([1.0, 2.0]), np.linalg.cholesky(a)
+    for f in (tn.linalg.cho_solve, tn.jit(tn.linalg.cho_solve)):
+        np.testing.assert_allclose(f((factor, True), b), np.linalg.solve(a, b))
+        np.testing.assert_allclose(f((factor.T, False), b), np.linalg.solve(a, b))
+    unit = np.tril(factor, -1) + np.eye(2)
+    for trans, turned in ((0, unit), (1, unit.T), ("T", unit.T)):
+        solve = lambda a, b, trans=trans: tn.linalg.solve_triangular(a, b, lower=True, trans=trans, unit_diagonal=True)  # noqa: E731
+        for f in (solve, tn.jit(solve)):
+            np.testing.assert_allclose(f(factor, b), np.linalg.solve(turned, b))
+
+
+@pytest.mark.parametrize("name", ["eig", "eigvals"])
+def test_eigenvalues_of_any_matrix_have_a_hint(name):
+    with pytest.raises(AttributeError, match=rf"has no '{name}'; tenferro.linalg.{name}h of a symmetric"):
+        getattr(tn.linalg, name)
+    with pytest.raises(AttributeError, match="has no 'choleski'; cholesky is the nearest name"):
+        tn.linalg.choleski  # noqa: B018

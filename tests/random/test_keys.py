@@ -9,6 +9,7 @@ import pytest
 
 import tenferro as tn
 from tenferro import random
+from tenferro.tracer.errors import TraceError
 from tenferro.tracer.ops import OPS
 from tests.lax.checking import agrees, refuses
 
@@ -123,3 +124,12 @@ def test_missing_names() -> None:
     with pytest.raises(AttributeError, match="tenferro.random has no 'nomral'; normal is the nearest name"):
         _ = random.nomral
     assert "split" in dir(random) and not any(name.startswith("_") for name in dir(random))
+
+
+@pytest.mark.parametrize("shape", [(2.0,), 2.0, [3, np.float32(2)]])
+def test_floats_are_no_sizes(shape):
+    text = r"^normal: size .* of class float(32)?; an integer is needed.* \(at .*test_keys"
+    with pytest.raises(TraceError, match=text):
+        tn.random.normal(tn.random.key(0), shape)
+    with pytest.raises(TraceError, match=text):
+        tn.random.normal(tn.random.key(0), shape=shape)

@@ -26,6 +26,15 @@ def test_structs():
         len(Struct((), "f4"))
 
 
+@pytest.mark.parametrize("shape", [3, "ab", None, {3}])
+def test_a_struct_needs_a_tuple(shape: Any):
+    with pytest.raises(TypeError, match=r"^ShapeDtypeStruct: shape is .*; a tuple of ints.* is needed \(at .*_shapes"):
+        Struct(shape, float)
+    with pytest.raises(TypeError, match=r"shape is 3; a tuple of ints, \(3,\) for a vector, is needed"):
+        Struct(3, float)  # type: ignore[arg-type]
+    assert Struct([3, 4], float).shape == (3, 4)
+
+
 def test_shapes_of_results():
     def f(p: Any, n: int) -> Any:
         return {"y": p["w"] @ p["x"], "z": (p["w"].sum(), p["x"] > 0), "n": np.zeros((n, 2), np.float32)}
