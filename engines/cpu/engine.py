@@ -31,7 +31,6 @@ from tenferro.engines.events import Driver, WorkerDriver
 from tenferro.engines.recording import recorders
 from tenferro.engines.reference import ReferenceExecutable, evaluated
 from tenferro.engines.values import input_sizes, layout_sizes, scalar_array
-from tenferro.lowering import lower
 from tenferro.lowering.donation import Donation
 from tenferro.lowering.exec_program import Slot
 from tenferro.lowering.plan import Plan, Stretch
@@ -99,11 +98,13 @@ class CpuExecutable(Executable):
         share: int | None = None,
         executors: Mapping[str, Executor] = NO_EXECUTORS,
         engine_id: str = "cpu:0",
+        table: KernelTable | None = None,
     ) -> None:
+        """``table``: of the program that has the plan as a body, whose kernels stand there too."""
         self.plan = plan
         self.executors = executors
         self._share = share
-        self.table = KernelTable(target, plan.program.name)
+        self.table = KernelTable(target, plan.program.name) if table is None else table
         self._bound: OrderedDict[Any, BoundPlan] = OrderedDict()
         self._tier = tier
         self._enter = native.module().enter
@@ -346,9 +347,9 @@ class CpuExecutable(Executable):
         """A body made executable. What is run many times is compiled for speed at once."""
         unit = self._bodies.get(body)
         if unit is None:
-            plan = lower(body.program, config())
+            plan, table = self.table.body_plan(body), self.table
             tier = "2" if self._tier == "auto" else self._tier
-            made = CpuExecutable(plan, self.table.given_target, tier, self._share, self.executors, self._engine_id)
+            made = CpuExecutable(plan, None, tier, self._share, self.executors, self._engine_id, table)
             unit = self._bodies.setdefault(body, made)
         return unit
 

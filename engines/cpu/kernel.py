@@ -169,7 +169,7 @@ def _read_there(region: Region, store: Store) -> tuple[int, ...]:
 
 
 class KernelTable:
-    """The kernels of one executable, by what their texts depend on. Thread-safe."""
+    """The kernels of one executable and of its bodies, by what their texts depend on. Thread-safe."""
 
     def __init__(self, target: Target | None = None, program: str = "") -> None:
         self._target = target
@@ -180,11 +180,6 @@ class KernelTable:
         self.plans: dict[Body, Plan] = {}
         self.loops: dict[Hashable, LoopKernel | None] = {}
         self._held = Renewed(threading.RLock)
-
-    @property
-    def given_target(self) -> Target | None:
-        """The target that was asked for; None for the machine's own."""
-        return self._target
 
     @property
     def target(self) -> Target:

@@ -225,3 +225,18 @@ def test_a_loop_in_a_segment_counts_as_its_body():
     two = broken(lambda x: tn.lax.scan(lambda c, v: (c * (c * v).sum(), None), x, x)[0] * 2, (X,), kernels=0)
     assert one[1].startswith("  kernels: 2 found") and len(one) == 4
     assert two[1].startswith("  kernels: ") and all("(at test_budget.py:" in line for line in two[2:])
+
+
+BODIES = {
+    "scan": lambda x: tn.lax.scan(lambda c, v: (np.cumsum(np.sort(c * v) + 1), None), x, x)[0],
+    "while": lambda x: tn.lax.while_loop(lambda c: c.sum() < 1e4, lambda c: np.sort(c * 3), x),
+}
+
+
+@pytest.mark.parametrize("loop", BODIES)
+def test_an_explanation_counts_the_kernels_of_bodies(loop):
+    f = tn.jit(BODIES[loop], engine="cpu:0")
+    f(X)
+    assert f.cache_info().kernels == f.explain().traces[0].kernels == 2
+    assert f.cache_info().kernel_bytes > 0
+    assert len(re.findall("(?m)^; r", f.lower(X).as_text("llvm"))) == 2
