@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from tenferro.tracer.traced import TracedArray
 from tenferro.tracer.transform import custom, marks
 from tenferro.tracer.transform.inputs import Opened, is_numeric, leaf_of, open_tree
 from tenferro.tracer.transform.linear import has_tangent
-from tenferro.tracer.tree import in_order_of, opened, paths, unflatten
+from tenferro.tracer.tree import LEAF, NONE, TreeDef, in_order_of, opened, paths, unflatten
 from tenferro.transformed import Function
 
 
@@ -120,6 +121,16 @@ def _is_none(x: Any) -> bool:
     return x is None
 
 
+def _with_nones(treedef: TreeDef) -> tuple[TreeDef, list[bool]]:
+    """An argument's structure with its Nones as leaves, as they are in cotangents; for each leaf whether it is one of
+    the argument's."""
+    if treedef in (LEAF, NONE):
+        return LEAF, [treedef == LEAF]
+    each = [_with_nones(c) for c in treedef.children]
+    found = replace(treedef, children=tuple([c for c, _ in each]))
+    return found, [on for _, flags in each for on in flags]
+
+
 class _Back:
     """The second half of a rule."""
 
@@ -180,13 +191,14 @@ class _Back:
     def _of_argument(
         self, trace: Trace, given: Any, treedef: Any, types: Sequence[ArrayType], what: str
     ) -> list[Operand | None]:
-        values, found = opened(in_order_of(given, treedef, _is_none), what, _is_none)
-        if found != treedef:
+        open_, is_there = _with_nones(treedef)
+        values, found = opened(in_order_of(given, open_, _is_none), what, _is_none)
+        if found != open_ or any(x is not None and not on for x, on in zip(values, is_there, strict=True)):
             raise ShapeError(f"{what} has the structure {found}; {treedef} is needed{at(user_line())}")
         answers: list[Operand | None] = []
         wanted = iter(types)
-        for x, path in zip(values, paths(found), strict=True):
-            if x is not None and not is_numeric(x):
+        for x, path, on in zip(values, paths(found), is_there, strict=True):
+            if not on or x is not None and not is_numeric(x):
                 continue
             t = next(wanted)
             if x is None or not has_tangent(t.dtype):

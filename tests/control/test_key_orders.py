@@ -121,6 +121,24 @@ def test_rules_of_derivatives() -> None:
             same(found, {"a": 20.0, "b": 300.0})
 
 
+def test_cotangents_of_arguments_that_hold_none() -> None:
+    @tn.custom_vjp
+    def g(p: Any) -> Any:
+        return p["a"] * 2.0 + p["c"]
+
+    def slope(ct: Any, like: Any) -> Any:
+        g.defvjp(lambda p: (g(p), None), lambda _, c: (ct(c),))
+        return tn.grad(lambda a: g({**like, "a": a}))(1.0)
+
+    like = {"b": None, "a": 1.0, "c": 2.0}
+    assert slope(lambda c: {"a": c * 20.0, "b": None, "c": None}, like) == 20.0
+    assert slope(lambda c: {"c": c, "b": None, "a": c * 30.0}, like) == 30.0
+    with pytest.raises(ValueError, match="cotangent 0 of bwd has the structure"):
+        slope(lambda c: {"b": c, "a": c, "c": c}, like)
+    with pytest.raises(ValueError, match="cotangent 0 of bwd has the structure"):
+        slope(lambda c: {"a": c, "c": c}, like)
+
+
 @pytest.mark.parametrize("other", [{"u": 1.0, "w": 1.0}, (1.0, 1.0), OrderedDict(u=1.0, v=1.0)])
 def test_values_of_rules_of_another_structure_are_refused(other: Any) -> None:
     @tn.custom_jvp
