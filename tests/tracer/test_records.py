@@ -238,12 +238,13 @@ def test_the_package_has_late_methods():
 
 @pytest.mark.parametrize("slots", [False, True])
 def test_threads_that_ask_first_all_get_the_fields(slots: bool):
+    late: Any = dataclass
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
         for _ in range(20):
 
-            @dataclass(slots=slots)
+            @late(slots=slots)
             class Point:
                 x: int = dataclasses.field(default=1, metadata={"unit": "m"})
                 y: int = dataclasses.field(default=2, metadata={"unit": "s"})
@@ -256,6 +257,7 @@ def test_threads_that_ask_first_all_get_the_fields(slots: bool):
 
             with ThreadPoolExecutor(4) as pool:
                 assert list(pool.map(lambda _, run=ask: run(), range(4))) == [["m", "s"]] * 4
-            assert Point() == Point(1, 2)
+            made: Any = Point
+            assert made() == made(1, 2)
     finally:
         sys.setswitchinterval(interval)
