@@ -245,8 +245,12 @@ _REDUCTIONS: dict[np.ufunc, str] = {
 
 def array_ufunc(ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
     """``__array_ufunc__``: calls and the methods that have a counterpart."""
-    if method != "at" and is_known(inputs) and is_known(kwargs):
-        return _evaluate(getattr(ufunc, method), inputs, kwargs)
+    for x in inputs:
+        if type(x) is TracedArray and x._cell.known is None:  # the usual case
+            break
+    else:
+        if method != "at" and is_known(inputs) and is_known(kwargs):
+            return _evaluate(getattr(ufunc, method), inputs, kwargs)
     name = ufunc.__name__
     match method:
         case "__call__":
@@ -291,6 +295,8 @@ def ufunc_options(name: str, function: Any, options: dict[str, Any]) -> dict[str
 
 def _call_ufunc(ufunc: np.ufunc, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     found = BY_NUMPY.get(ufunc)
+    if not kwargs:
+        return ufunc_call(ufunc, inputs, None) if found is None else found.function(*inputs)
     out = kwargs.pop("out", None)
     options = ufunc_options(ufunc.__name__, ufunc_call if found is None else found.function, kwargs)
     return ufunc_call(ufunc, inputs, out, **options) if found is None else found.function(*inputs, out, **options)

@@ -65,10 +65,10 @@ def is_users(frame: FrameType) -> bool:
     return not (_is_internal(name, frame.f_code.co_filename) if internal is None else internal)
 
 
-def user_frame() -> FrameType | None:
+def user_frame(depth: int = 1) -> FrameType | None:
     """The first frame whose module is neither tenferro nor NumPy (names hold in every install mode, paths do not), nor
-    of the standard library."""
-    frame: FrameType | None = sys._getframe(1)
+    of the standard library. ``depth``: where to begin; so many frames from this one are known not to be it."""
+    frame: FrameType | None = sys._getframe(depth)
     passed = _PASSED
     while frame is not None:
         space = frame.f_globals
@@ -80,9 +80,9 @@ def user_frame() -> FrameType | None:
     return None
 
 
-def user_line() -> SourceLine | None:
-    """Where the user's code stands now, or None where no frame is the user's."""
-    frame = user_frame()
+def user_line(depth: int = 2) -> SourceLine | None:
+    """Where the user's code stands now, or None where no frame is the user's. ``depth`` as of ``user_frame``."""
+    frame = user_frame(depth)
     if frame is None:
         return None
     code, number = frame.f_code, _line_number(frame)

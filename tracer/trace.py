@@ -205,7 +205,7 @@ class Trace:
     def _record(self, op: Op, inputs: tuple[Operand, ...], params: Params) -> tuple[Value, ...]:
         if not self.alive:
             raise LeakError(f"{op.name}: the trace of {self.name} has ended{at(user_line())}")
-        line = self.line = self.writing or user_line()
+        line = self.line = self.writing or user_line(4)  # behind this one and emit
         try:
             types = op.infer([i.type for i in inputs], params)
         except TenferroError as error:
@@ -214,7 +214,9 @@ class Trace:
             if type(i) is Tangent:
                 return self._taped(op, inputs, params, types)
         if line is not None and not self.writing:
-            self._count(line)
+            count = self._line_counts[id(line)] = self._line_counts.get(id(line), 0) + 1
+            if count == UNROLLED_LIMIT + 1:
+                self._warn_of_loop(line)
         if self.spread is not None:
             return self.spread.record(op, inputs, params, types)
         if self.partial:
@@ -235,10 +237,14 @@ class Trace:
         self, op: Op, inputs: tuple[Operand, ...], params: Params, types: Sequence[ArrayType], place: str
     ) -> tuple[Value, ...]:
         """Record an operation whose results have been typed, on an engine, with the line of the last ``emit``."""
-        first = self._next
+        first, number = self._next, len(self.operations)
         self._next = first + len(types)
-        outputs = (Value(first, types[0]),) if len(types) == 1 else tuple(map(Value, range(first, self._next), types))
-        self._makers += [len(self.operations)] * len(types)
+        if len(types) == 1:
+            outputs: tuple[Value, ...] = (Value(first, types[0]),)
+            self._makers.append(number)
+        else:
+            outputs = tuple(map(Value, range(first, self._next), types))
+            self._makers += [number] * len(types)
         self.operations.append(Operation(op, inputs, params, outputs, self.line, place))
         return outputs
 
@@ -307,16 +313,12 @@ class Trace:
             return None
         return self.operations[self._makers[index]]
 
-    def _count(self, line: SourceLine) -> None:
-        count = self._line_counts[id(line)] = self._line_counts.get(id(line), 0) + 1
-        if count == UNROLLED_LIMIT + 1:
-            warnings.warn_explicit(
-                f"{self.name}: more than {UNROLLED_LIMIT} operations traced from one line; a Python loop is unrolled; "
-                f"keep the loop outside and jit its body, or work on whole arrays (at {line})",
-                UnrolledLoopWarning,
-                line.file,
-                line.line,
-            )
+    def _warn_of_loop(self, line: SourceLine) -> None:
+        warnings.warn_explicit(
+            f"{self.name}: more than {UNROLLED_LIMIT} operations traced from one line; a Python loop is unrolled; "
+            f"keep the loop outside and jit its body, or work on whole arrays (at {line})",
+            UnrolledLoopWarning, line.file, line.line,
+        )  # fmt: skip
 
     def runtime_extent(self, mask: Operand, *how: Hashable) -> DimExpr:
         """The number of elements under a mask: axis 0 of the operation that is recorded next, or of the one that

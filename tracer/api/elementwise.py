@@ -63,7 +63,9 @@ def _apply(
 ) -> Any:
     name = ufunc.__name__
     resolved = resolve(ufunc, tuple([k for _, k in pairs]), dtype, casting)
-    operands = [converted(trace, x, d, name) for (x, _), d in zip(pairs, resolved, strict=False)]
+    operands = [
+        x if x.type.dtype is d else converted(trace, x, d, name) for (x, _), d in zip(pairs, resolved, strict=False)
+    ]
     if len(operands) > 1:
         operands = broadcast_operands(trace, name, operands)
     value = lower(trace, *operands)
