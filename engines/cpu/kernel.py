@@ -45,6 +45,7 @@ the general one."""
 _libraries: weakref.WeakValueDictionary[tuple[str, int, Target], Library] = weakref.WeakValueDictionary()
 _expansions: dict[str, Library] = {}
 _held = Renewed()
+_writing = Renewed(threading.RLock)
 
 
 def shared_library(text: str, level: int, target: Target, symbols: Mapping[str, int] | None = None) -> Library:
@@ -106,17 +107,18 @@ class Kernel:
         return found
 
     def text(self, level: int) -> str:
-        found = self.texts.get(level)
-        if found is None:
-            found = self.texts[level] = self._writer(level).text()
-        return found
+        with _writing.lock:
+            found = self.texts.get(level)
+            if found is None:
+                found = self.texts[level] = self._writer(level).text()
+            return found
 
     def library(self, level: int) -> Library:
         found = self.libraries.get(level)
         if found is None:
             start, began = recording.now(), time.thread_time()
-            text = self.text(level)
-            shared = self._writer(level).module.shared
+            with _writing.lock:  # of two threads the second finds the text, and what it calls, complete
+                text, shared = self.text(level), dict(self._writer(level).module.shared)
             symbols = {name: expansion_address(name, body, self.target) for name, body in shared.items()}
             is_known = (text, level, self.target) in _libraries
             found = self.libraries[level] = shared_library(text, level, self.target, symbols)

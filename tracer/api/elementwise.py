@@ -29,7 +29,7 @@ from tenferro.tracer.errors import ExponentError, ShapeError, TraceError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.op import Op
 from tenferro.tracer.ops import elementary, library, pointwise as p
-from tenferro.tracer.program import DimScalar, Literal, Operand
+from tenferro.tracer.program import DimScalar, Literal, Operand, Value
 from tenferro.tracer.trace import Trace, is_tenferro_array, running_trace
 from tenferro.tracer.traced import TracedArray, as_traced, operand
 
@@ -64,7 +64,8 @@ def _apply(
     name = ufunc.__name__
     resolved = resolve(ufunc, tuple([k for _, k in pairs]), dtype, casting)
     operands = [
-        x if x.type.dtype is d else converted(trace, x, d, name) for (x, _), d in zip(pairs, resolved, strict=False)
+        x if type(x) is Value and x.type.dtype is d else converted(trace, x, d, name)
+        for (x, _), d in zip(pairs, resolved, strict=False)
     ]
     if len(operands) > 1:
         operands = broadcast_operands(trace, name, operands)
