@@ -100,11 +100,17 @@ class Kernel:
     def _writer(self, level: int) -> KernelWriter:
         found = self.writers.get(level)
         if found is None:
-            kind = WRITERS.get(self.variant.schedule, RowKernel)
-            outline = level == FAST or not is_small(self.region, max(1, self.variant.short))
-            module = ModuleText(share=f"{self.target.cpu} {self.target.features}", permutes=self.target.permutes)
-            found = self.writers[level] = kind(self.region, self.variant, self.axis_loops, outline, module)
+            with _writing.lock:  # one alone: it knows what its text calls
+                found = self.writers.get(level)
+                if found is None:
+                    found = self.writers[level] = self._new_writer(level)
         return found
+
+    def _new_writer(self, level: int) -> KernelWriter:
+        kind = WRITERS.get(self.variant.schedule, RowKernel)
+        outline = level == FAST or not is_small(self.region, max(1, self.variant.short))
+        module = ModuleText(share=f"{self.target.cpu} {self.target.features}", permutes=self.target.permutes)
+        return kind(self.region, self.variant, self.axis_loops, outline, module)
 
     def text(self, level: int) -> str:
         with _writing.lock:
