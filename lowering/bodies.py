@@ -8,6 +8,7 @@ from functools import lru_cache
 from tenferro.lowering import lower
 from tenferro.lowering.plan import CallStep, Plan, Seam, Step, Stretch
 from tenferro.tracer.bodies import Body
+from tenferro.tracer.config import config
 from tenferro.tracer.op import bodies_in
 
 KEPT_BODIES = 256
@@ -17,7 +18,7 @@ KEPT_BODIES = 256
 @lru_cache(maxsize=KEPT_BODIES)
 def lowered(body: Body) -> Plan:
     """The plan of a body."""
-    return lower(body.program)
+    return lower(body.program, config())
 
 
 def bodies_of(step: Step) -> list[Body]:

@@ -12,6 +12,7 @@ from typing import Any as _Any
 
 import numpy as _numpy
 
+from tenferro import _COLLECTIVES
 from tenferro.collectives import (
     all_gather as all_gather,
     all_to_all as all_to_all,
@@ -70,10 +71,6 @@ def optimization_barrier(x: _Any) -> _Any:
 
 
 _CONTROL = ("associative_scan", "cond", "fori_loop", "map", "scan", "stop_gradient", "switch", "while_loop")
-_COLLECTIVES = (
-    "all_gather", "all_to_all", "axis_index", "axis_size", "pbroadcast", "pmax", "pmean", "pmin", "ppermute",
-    "pshuffle", "psum", "psum_scatter", "pswapaxes",
-)  # fmt: skip
 _OTHERS = (
     "GatherDimensionNumbers",
     "ScatterDimensionNumbers",

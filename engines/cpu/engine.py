@@ -423,17 +423,15 @@ class CpuExecutable(Executable):
 
     @property
     def compile_seconds(self) -> float:
-        loops = sum(k.compile_seconds for k in self.table.fused_loops())
-        return loops + sum(k.compile_seconds for k in self.table.kernels())
+        return sum(k.compile_seconds for k in self.table.compiled())
 
     @property
     def kernels(self) -> int:
-        return len(self.table.kernels()) + len(self.table.fused_loops())
+        return len(self.table.compiled())
 
     @property
     def kernel_bytes(self) -> int:
-        loops = sum(k.code_bytes for k in self.table.fused_loops())
-        return loops + sum(k.code_bytes for k in self.table.kernels())
+        return sum(k.code_bytes for k in self.table.compiled())
 
 
 def _fresh(name: str, known: Container[str]) -> str:

@@ -23,11 +23,10 @@ from tenferro.engines.cpu.rows import RowKernel
 from tenferro.engines.cpu.toolchain import Library, Target, compile_text, host_target
 from tenferro.engines.cpu.vector_builder import ModuleText
 from tenferro.engines.cpu.writer import KernelWriter, is_small
-from tenferro.lowering import lower
+from tenferro.lowering.bodies import lowered
 from tenferro.lowering.plan import Plan
 from tenferro.lowering.region import Apply, Gather, Iota, Load, Reduce, Region, Store, Uniform, Valid
 from tenferro.tracer.bodies import Body
-from tenferro.tracer.config import config
 from tenferro.tracer.forking import Renewed
 from tenferro.tracer.op import Pointwise
 from tenferro.tracer.program import Literal
@@ -232,7 +231,7 @@ class KernelTable:
         """The plan of a body, whose kernels stand in this table too."""
         with self._held.lock:
             if body not in self.plans:
-                self.plans[body] = lower(body.program, config())
+                self.plans[body] = lowered(body)
             return self.plans[body]
 
     def kernels(self) -> list[Kernel]:
@@ -243,6 +242,10 @@ class KernelTable:
         """The loops that are kernels of their own."""
         with self._held.lock:
             return [k for k in self.loops.values() if k is not None and k.libraries]
+
+    def compiled(self) -> list[Kernel | LoopKernel]:
+        """All of them."""
+        return [*self.kernels(), *self.fused_loops()]
 
     def named(self) -> list[tuple[str, Kernel]]:
         """Kernels under the name of the first region that they served."""

@@ -159,35 +159,34 @@ def _checkpoint(dtype: np.dtype[Any]) -> Any:
     yield "with a name inside", whole, (spaced((3,), dtype),)
 
 
+def _around(cube: Any, dtype: np.dtype[Any]) -> Any:
+    yield "", lambda x: cube(np.sin(x)) * x, (spaced((3,), dtype),)
+    yield "in lanes", tn.vmap(lambda x: cube(np.sin(x)) * x), (spaced((3, 2), dtype),)
+
+
+def _in_a_loop(cube: Any, dtype: np.dtype[Any]) -> Any:
+    around = lambda x: tn.lax.scan(lambda c, v: (cube(c) + v, c), x[0], x)[0]  # noqa: E731
+    return "in a loop", around, (spaced((3,), dtype) * dtype.type(0.3),)
+
+
 def _custom_jvp(dtype: np.dtype[Any]) -> Any:
     cube = tn.custom_jvp(lambda x: x * x * x)
     cube.defjvp(lambda primals, tangents: (cube(*primals), 3 * primals[0] ** 2 * tangents[0]))
-    yield "", lambda x: cube(np.sin(x)) * x, (spaced((3,), dtype),)
-    yield "in lanes", tn.vmap(lambda x: cube(np.sin(x)) * x), (spaced((3, 2), dtype),)
-    yield (
-        "in a loop",
-        lambda x: tn.lax.scan(lambda c, v: (cube(c) + v, c), x[0], x)[0],
-        (spaced((3,), dtype) * dtype.type(0.3),),
-    )
+    yield from _around(cube, dtype)
+    yield _in_a_loop(cube, dtype)
 
 
 def _custom_vjp(dtype: np.dtype[Any]) -> Any:
     cube = tn.custom_vjp(lambda x: x * x * x)
     cube.defvjp(lambda x: (cube(x), x), lambda x, ct: (3 * x * x * ct,))
-    yield "", lambda x: cube(np.sin(x)) * x, (spaced((3,), dtype),)
-    yield "in lanes", tn.vmap(lambda x: cube(np.sin(x)) * x), (spaced((3, 2), dtype),)
-    yield (
-        "in a loop",
-        lambda x: tn.lax.scan(lambda c, v: (cube(c) + v, c), x[0], x)[0],
-        (spaced((3,), dtype) * dtype.type(0.3),),
-    )
+    yield from _around(cube, dtype)
+    yield _in_a_loop(cube, dtype)
 
 
 def _custom_vmap(dtype: np.dtype[Any]) -> Any:
     cube = tn.custom_vmap(lambda x: x * x * x)
     cube.def_vmap(lambda size, batched, x: (x**3, True))
-    yield "", lambda x: cube(np.sin(x)) * x, (spaced((3,), dtype),)
-    yield "in lanes", tn.vmap(lambda x: cube(np.sin(x)) * x), (spaced((3, 2), dtype),)
+    yield from _around(cube, dtype)
 
 
 FUNCTIONS: dict[str, tuple[tuple[str, ...], Make]] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -74,11 +75,7 @@ def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
 def putmask(a: Any, mask: Any, values: Any) -> None:
     """Write into the places under the mask the values of the same number, from the front again where there are
     fewer."""
-    trace = running_trace("putmask")
-    target = target_of(a, "putmask")
-    condition = _condition(trace, "putmask", mask, target)
-    _check_safe("putmask", values, target)
-    target[...] = where(condition, _cycled(trace, "putmask", values, _numbered(target), target), target)
+    _write_under("putmask", a, mask, values, _numbered)
 
 
 def _condition(trace: Trace, name: str, mask: Any, target: TracedArray) -> TracedArray:
@@ -97,12 +94,16 @@ def _condition(trace: Trace, name: str, mask: Any, target: TracedArray) -> Trace
 def place(arr: Any, mask: Any, vals: Any) -> None:
     """Write the values one after the other into the places under the mask, from the front again where there are
     fewer."""
-    trace = running_trace("place")
-    target = target_of(arr, "place")
-    condition = _condition(trace, "place", mask, target)
-    _check_safe("place", vals, target)
-    before = (cumsum(ravel(condition)) - 1).reshape(target.shape)
-    target[...] = where(condition, _cycled(trace, "place", vals, before, target), target)
+    _write_under("place", arr, mask, vals, lambda condition: (cumsum(ravel(condition)) - 1).reshape(condition.shape))
+
+
+def _write_under(name: str, array: Any, mask: Any, values: Any, number: Callable[[TracedArray], TracedArray]) -> None:
+    """Write into the places under the mask the values whose numbers ``number`` gives for the mask."""
+    trace = running_trace(name)
+    target = target_of(array, name)
+    condition = _condition(trace, name, mask, target)
+    _check_safe(name, values, target)
+    target[...] = where(condition, _cycled(trace, name, values, number(condition), target), target)
 
 
 def put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:

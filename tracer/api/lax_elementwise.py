@@ -18,7 +18,7 @@ from tenferro.tracer.api.elementwise import apply
 from tenferro.tracer.api.lax_common import as_items, fresh, function
 from tenferro.tracer.api.layout import axes_of, axis_of, flip
 from tenferro.tracer.api.neural import expit
-from tenferro.tracer.api.promotion import aligned, converted, result_type, same_shape, sizes_text
+from tenferro.tracer.api.promotion import aligned, converted, resolve, result_type, same_shape, sizes_text
 from tenferro.tracer.api.record import API, TracedFunction
 from tenferro.tracer.dim import integer
 from tenferro.tracer.errors import DtypeError, ExponentError, ShapeError, TraceError
@@ -156,7 +156,7 @@ def logistic(x: Any) -> Any:
     if array.dtype.kind == "c":
         return 1 / (1 + API["exp"].function(-array))
     if array.dtype.kind != "f":
-        array = array.astype(np.exp(np.zeros((), array.dtype)).dtype)  # what NumPy computes integers in
+        array = array.astype(resolve(np.exp, (array.dtype,))[0])  # what NumPy computes integers in
     return expit(array)
 
 
