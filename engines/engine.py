@@ -136,6 +136,10 @@ class Executable(ABC):
         """How a run on these inputs went that measured these run-time extents; None where the plan itself tells."""
         return None
 
+    def is_one_kernel(self, instruction: Instruction) -> bool:
+        """Whether a loop of the plan, or of a body in it, is one kernel that keeps what a turn makes in registers."""
+        return False
+
     def notes(self) -> Sequence[str]:
         """What else is to be known of how the kernels are run, a line each."""
         return ()

@@ -7,12 +7,13 @@ there too.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 from tenferro.lowering.bodies import lowered
 from tenferro.lowering.exec_program import ExecProgram, Instruction, Slot, Source
-from tenferro.lowering.plan import AdoptStep, CallStep, Plan, RegionStep, Step, ViewStep
+from tenferro.lowering.plan import AdoptStep, CallStep, Plan, RegionStep, Segment, Step, ViewStep
 from tenferro.lowering.references import References
 from tenferro.tracer.bodies import Body
 from tenferro.tracer.dims import (
@@ -34,6 +35,9 @@ from tenferro.tracer.op import Control, bodies_in
 from tenferro.tracer.ops import library
 from tenferro.tracer.program import ArrayType, DimScalar, Literal
 from tenferro.tracer.records import dataclass
+
+OneKernel: TypeAlias = Callable[[Instruction], bool]
+"""Whether an engine runs a loop as one kernel, which keeps what a turn makes in registers."""
 
 MAX_TERMS = 8
 """Steps that may each be the peak for some sizes; beyond this many the formula sums the rest instead."""
@@ -81,7 +85,12 @@ class Memory:
         return f"peak {self.peak} bytes; naive {self.naive} bytes"
 
 
-def memory(plan: Plan) -> Memory:
+def turn_by_turn(instruction: Instruction) -> bool:
+    """No loop is one kernel."""
+    return False
+
+
+def memory(plan: Plan, is_one_kernel: OneKernel = turn_by_turn) -> Memory:
     """Follow the steps and frees of ``plan``."""
     types = plan.program.slot_types()
     bounds = upper_bounds(plan.program)
@@ -109,7 +118,7 @@ def memory(plan: Plan) -> Memory:
                 held[slot] = len(buffers)
                 buffers.append(Buffer(slot, size(slot), lines[slot], number))
                 now, naive = add(now, buffers[-1].size), add(naive, buffers[-1].size)
-        inside = bounded(_inside(step))
+        inside = bounded(_inside(step, is_one_kernel))
         if inside != 0:
             slot = _allocates(step, references)[0]
             buffers.append(Buffer(slot, inside, lines[slot], number, number, True))
@@ -146,9 +155,10 @@ def _allocates(step: Step, references: References) -> tuple[int, ...]:
             return tuple(s.index for s in instruction.outputs if copies and s.index in references.own_view)
 
 
-def _inside(step: Step) -> Extent:
+def _inside(step: Step, is_one_kernel: OneKernel) -> Extent:
     """What bodies hold at most beside the results. A turn of a loop makes new results while those of the turn before
-    are there, and a loop may hold what its condition and its body take both; what a branch gives are the results."""
+    are there, and a loop may hold what its condition and its body take both, but where it is one kernel; what a branch
+    gives are the results."""
     total: Extent = 0
     if not isinstance(step, CallStep):
         return total
@@ -159,10 +169,11 @@ def _inside(step: Step) -> Extent:
             for t in instruction.types:
                 results = add(results, _bytes(t))
             for branch in instruction.params["branches"]:
-                total = maximum(total, sub(_around(branch, instruction.inputs[1:]), results))
-        case Control():
+                total = maximum(total, sub(_around(branch, instruction.inputs[1:], is_one_kernel), results))
+        case Control() if not is_one_kernel(instruction):
             for body in bodies_in(instruction.params):
-                total = add(total, _around(body, instruction.inputs))
+                carry = instruction.params["carry"]
+                total = add(total, _around(body, instruction.inputs, is_one_kernel, carry))
         case _:
             pass
     return total
@@ -172,8 +183,11 @@ def _bytes(kind: ArrayType) -> Extent:
     return mul(product(kind.shape), kind.dtype.itemsize)
 
 
-def _around(body: Body, operands: Sequence[Source]) -> Extent:
-    """The peak of a body in the sizes around it, which are among its operands."""
+def _around(
+    body: Body, operands: Sequence[Source], is_one_kernel: OneKernel, carry: int | None = None
+) -> Extent:
+    """The peak of a body in the sizes around it, which are among its operands. ``carry``: of a loop's body, how many of
+    its results are carried; where it is one segment it writes the others where they are stacked."""
 
     def size(found: Leaf) -> Extent:
         match operands[found.index]:
@@ -184,7 +198,17 @@ def _around(body: Body, operands: Sequence[Source]) -> Extent:
             case Slot(index=index):  # an int input, whose slot has its number
                 return leaf("int", index)
 
-    return substitute(memory(lowered(body)).peak, size)
+    plan = lowered(body)
+    if carry is not None and _is_one_segment(plan):
+        stacked = [o.index for o in plan.program.outputs[carry:] if isinstance(o, Slot)]
+        plan = replace(plan, granted={**plan.granted, **dict.fromkeys(stacked, -1)})
+    return substitute(memory(plan, is_one_kernel).peak, size)
+
+
+def _is_one_segment(plan: Plan) -> bool:
+    """Whether native code can run all of it, each result in memory of its own."""
+    outputs = plan.program.outputs
+    return len(set(outputs)) == len(outputs) and [type(s) for s in plan.segments()] == [Segment]
 
 
 def _may_be_scattered(references: References, slot: int) -> bool:

@@ -137,9 +137,9 @@ class _Account:
         self._held += made
 
     def _part(self, number: int, part: Part) -> None:
-        plan = self._prepared.plans[number]
-        assert plan is not None
-        found, names = memory(plan), _Names(part, plan, self._prepared)
+        plan, unit = self._prepared.plans[number], self._prepared.units[number]
+        assert plan is not None and unit is not None
+        found, names = memory(plan, unit.is_one_kernel), _Names(part, plan, self._prepared)
         carried, first = self._carried(number), len(self._steps)
         for live, step in zip(found.live, plan.steps, strict=True):
             self._steps.append(_Step(number, add(carried, names.extent(live)), name_of(step)))

@@ -10,6 +10,7 @@ from functools import cached_property
 from tenferro.body_text import exec_text, program_text
 from tenferro.donations import Donated
 from tenferro.engine_memory import memory_by_engine
+from tenferro.engines.engine import Executable
 from tenferro.kernel_text import kernel_text
 from tenferro.lowering.exec_program import ExecProgram
 from tenferro.lowering.memory import memory
@@ -52,6 +53,12 @@ class Lowered:
         if self.prepared.flat is None:
             raise LoweringError(f"plan: {self.program.name} runs in {len(self.plans)} parts; ask for plans")
         return self.plans[0]
+
+    @property
+    def _unit(self) -> Executable:
+        """What runs the plan."""
+        (unit,) = [u for u in self.prepared.units if u is not None]
+        return unit
 
     @property
     def schedule(self) -> Schedule:
@@ -149,7 +156,7 @@ class Lowered:
         if self.prepared.flat is None:
             return memory_by_engine(self.prepared, self.env)
         plan = None if self.donate is None else self.donate()[0]
-        return memory_of(plan or self.plan, self.env, self.program)
+        return memory_of(plan or self.plan, self.env, self.program, self._unit.is_one_kernel)
 
     def donations(self) -> tuple[Donated, ...]:
         """For each donated argument whether its memory is used, as what, and why not; for a call on these very
@@ -169,7 +176,7 @@ class Lowered:
         if self.prepared.flat is None:
             rest = f"nodes {len(self.schedule.nodes)} on {len(self.schedule.domains)} engines"
         else:
-            rest = f"peak {memory(self.plan).bytes(self.env)} bytes"
+            rest = f"peak {memory(self.plan, self._unit.is_one_kernel).bytes(self.env)} bytes"
         return f"lowered {self.program.name}: operations {operations}, regions {regions}, calls {calls}, {rest}"
 
 

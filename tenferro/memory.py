@@ -7,7 +7,7 @@ from dataclasses import field
 
 from tenferro.guards import in_words
 from tenferro.lowering.exec_program import ExecProgram
-from tenferro.lowering.memory import memory, unbounded
+from tenferro.lowering.memory import OneKernel, memory, unbounded
 from tenferro.lowering.plan import AdoptStep, CallStep, Plan, RegionStep, Step, ViewStep
 from tenferro.tracer.dims import Leaf, evaluate
 from tenferro.tracer.lines import SourceLine, at
@@ -108,9 +108,9 @@ class Memory:
         return f"<memory: peak {self.peak}, naive {self.naive}, {parts}>"
 
 
-def memory_of(plan: Plan, env: Mapping[Leaf, int], program: SemanticProgram) -> Memory:
-    """The memory of a plan that is the whole of ``program``."""
-    found = memory(plan)
+def memory_of(plan: Plan, env: Mapping[Leaf, int], program: SemanticProgram, is_one_kernel: OneKernel) -> Memory:
+    """The memory of a plan that is the whole of ``program``, on an engine that runs such loops as one kernel."""
+    found = memory(plan, is_one_kernel)
 
     def size(formula: object, value: int) -> Size:
         return Size(in_words(str(formula), program), value)

@@ -32,7 +32,7 @@ from tenferro.engines.recording import recorders
 from tenferro.engines.reference import ReferenceExecutable, evaluated
 from tenferro.engines.values import input_sizes, layout_sizes, scalar_array
 from tenferro.lowering.donation import Donation
-from tenferro.lowering.exec_program import Slot
+from tenferro.lowering.exec_program import Instruction, Slot
 from tenferro.lowering.plan import Plan, Stretch
 from tenferro.tracer.bodies import Body, asked
 from tenferro.tracer.config import config
@@ -342,6 +342,12 @@ class CpuExecutable(Executable):
         if not params["length"]:
             return None
         return loops.Found(*loop_kernel.scan(kernel, operands, params["length"], params["reverse"], self._share))
+
+    def is_one_kernel(self, instruction: Instruction) -> bool:
+        form = instruction.op.form
+        if not isinstance(form, Control) or form.kind == "cond":
+            return False
+        return self.table.loop(form.kind, instruction.params) is not None
 
     def _unit(self, body: Body) -> CpuExecutable:
         """A body made executable. What is run many times is compiled for speed at once."""

@@ -1,9 +1,9 @@
 """Scans in a block: a scan whose body is elementwise and whose sizes are known goes in, launches of its kernel come
 out.
 
-So a program around a loop is one native block. A loop of many turns is several launches, between which signals are
-seen; the carry goes back and forth between two arrays. What cannot be bound like this (arrays with gaps, very long
-loops, ``while``) is left to ``tenferro.engines.cpu.loop_kernel``, at a seam.
+So a program around a loop is one native block. A loop of many turns over numbers is several launches, between which
+signals are seen; the carry goes back and forth between two places. What cannot be bound like this (arrays with gaps,
+very long loops, ``while``) is left to ``tenferro.engines.cpu.loop_kernel``, at a seam.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def add_scan(binder: Binder, instruction: Instruction) -> bool:
     shape: tuple[int, ...] = next((o.strided.shape for o in operands[: loop.carry] if o.strided.shape), ())
     count, most = math.prod(shape), turns_at_once(loop)
     launches = -(-length // most)
-    if count == 0 or launches > MOST_LAUNCHES:
+    if count == 0 or launches > (1 if shape else MOST_LAUNCHES):
         return False
     _Scan(binder, instruction, kernel, operands, count, length).add(most)
     return True

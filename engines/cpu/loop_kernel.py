@@ -21,6 +21,7 @@ from tenferro.engines.cpu.loop_text import (
     GOES_ON,
     TO,
     TURN,
+    VECTOR,
     LoopText,
     Words,
 )
@@ -99,8 +100,8 @@ class Call:
         carry = [np.ascontiguousarray(x).reshape(np.shape(x)) for x in operands[: loop.carry]]
         self.shape = next((c.shape for c in carry if c.ndim), ())
         self.count = math.prod(self.shape)
-        self.begin = carry
-        self.buffers = [[memory.empty(c.shape, c.dtype) for c in carry] for _ in range(2)]
+        self.carry = carry
+        self._entries = 0
         self.control = np.zeros(CONTROL_WORDS, np.int64)
         self._values = [0] * self.words.count
         self._held: list[Array] = []
@@ -156,28 +157,77 @@ class Call:
 
     def run(self, first: int, last: int, share: int | None) -> tuple[int, int, bool]:
         """Turns from ``first`` on and before ``last``; the latch, the turn that was come to, whether it goes on."""
-        lanes = lanes_of(self.loop, self.count)
-        address, total = self._kernel.address(lanes), vectors(self.count, lanes)
-        most = turns_at_once(self.loop)
-        latch, goes_on, entries = native.CLEAN, True, 0
-        source, now = self.begin, first
-        while now < last and goes_on and latch == native.CLEAN or not entries:
-            target = self.buffers[entries & 1]
-            stop = min(last, now + most)
+        latch, goes_on, now = native.CLEAN, True, first
+        tail = self._tail()
+        while now < last and goes_on and latch == native.CLEAN or not self._entries:
+            stop = min(last, now + turns_at_once(self.loop))
             self._values[FROM], self._values[TO], self.control[GOES_ON] = now, stop, 0
-            for k, (x, y) in enumerate(zip(source, target, strict=True)):
-                self._values[self.words["in", k]], self._values[self.words["out", k]] = x.ctypes.data, y.ctypes.data
-            seconds = self._kernel.seconds_of(stop - now)
-            block = Block(heavy=seconds * total > LONG_SECONDS)
-            block.add_launch(address, total, max(1, round(GRAIN_SECONDS / max(seconds, 1e-9))), self._values)
-            (latch,) = memory.enter(block, block.seal(), threads.count(share))
+            latch = self._enter(stop - now, tail, share)
             goes_on = bool(self.control[GOES_ON]) or self.loop.condition is None
             now = stop if goes_on else int(self.control[TURN])
-            source, entries = target, entries + 1
-        if last < 2**62 and goes_on and self.loop.condition is not None:  # it will be entered again
-            self.buffers = [[memory.empty(c.shape, c.dtype) for c in source] for _ in range(2)]
-        self.begin = source
+        tail.put_back(self.carry)
         return latch, now, goes_on
+
+    def _tail(self) -> _Tail:
+        lanes = lanes_of(self.loop, self.count)
+        return _Tail(self.count, lanes if self.count % lanes else 0)
+
+    def _enter(self, turns: int, tail: _Tail, share: int | None) -> int:
+        """So many turns of all vectors; the latch. From the second time on arrays are written where they are read, but
+        for the last vector's lanes, which the one before reads too."""
+        lanes = lanes_of(self.loop, self.count)
+        total, seconds = vectors(self.count, lanes), self._kernel.seconds_of(turns)
+        is_in_place = self._entries > 0
+        made = [x if is_in_place and x.ndim else memory.empty(x.shape, x.dtype) for x in self.carry]
+        is_apart = is_in_place and tail.lanes > 0
+        block = Block(heavy=seconds * total > LONG_SECONDS)
+        self._launch(block, 0, total - is_apart, seconds, self.carry, made)
+        if is_apart:
+            before, after = tail.turn(self.carry)
+            shifted = [y if x.ndim else x for x, y in zip(self.carry, before, strict=True)]
+            self._launch(block, total - 1, 1, seconds, shifted, after, tail.first)
+        (latch,) = memory.enter(block, block.seal(), threads.count(share))
+        self.carry, self._entries = made, self._entries + 1
+        return latch
+
+    def _launch(
+        self, block: Block, vector: int, total: int, seconds: float, source: Sequence[Array], target: Sequence[Array],
+        first: int = 0,
+    ) -> None:  # fmt: skip
+        """Vectors of the loop; arrays of source and target begin with lane ``first``."""
+        values = list(self._values)
+        values[VECTOR] = vector
+        for k, (x, y) in enumerate(zip(source, target, strict=True)):
+            values[self.words["in", k]] = x.ctypes.data - (first * x.itemsize if x.ndim else 0)
+            values[self.words["out", k]] = y.ctypes.data - (first * y.itemsize if y.ndim else 0)
+        grain = max(1, round(GRAIN_SECONDS / max(seconds, 1e-9)))
+        block.add_launch(self._kernel.address(lanes_of(self.loop, self.count)), total, grain, values)
+
+
+class _Tail:
+    """The lanes of a last vector that reads some of the lanes of the one before: their carry, apart from the rest.
+    ``lanes``: how many; 0 where each vector has lanes of its own."""
+
+    def __init__(self, count: int, lanes: int) -> None:
+        self.lanes = lanes
+        self.first = count - lanes
+        self._own = count % lanes if lanes else 0
+        self._now: list[Array] | None = None
+
+    def turn(self, carry: Sequence[Array]) -> tuple[list[Array], list[Array]]:
+        """Where the vector reads from and writes to in the next launch."""
+        before = self._now
+        if before is None:
+            before = [x.reshape(-1)[self.first :].copy() if x.ndim else x.copy() for x in carry]
+        self._now = [np.empty_like(x) for x in before]
+        return before, self._now
+
+    def put_back(self, carry: Sequence[Array]) -> None:
+        """The vector's lanes go where they belong."""
+        for x, apart in zip(carry, self._now or [], strict=False):
+            if x.ndim:
+                x.reshape(-1)[-self._own :] = apart[-self._own :]
+        self._now = None
 
 
 def scan(
@@ -187,7 +237,7 @@ def scan(
     call = Call(kernel, operands, length, backwards)
     stacks = call.stacks(length)
     latch, _, _ = call.run(0, length, share)
-    return (*call.begin, *stacks), latch
+    return (*call.carry, *stacks), latch
 
 
 def while_loop(kernel: LoopKernel, operands: Sequence[Any], share: int | None) -> tuple[tuple[Array, ...], int]:
@@ -203,4 +253,4 @@ def while_loop(kernel: LoopKernel, operands: Sequence[Any], share: int | None) -
             break
         room *= 2
         stacks = call.move(stacks, room)
-    return (*call.begin, *(np.array(s[:now]) for s in stacks)), latch
+    return (*call.carry, *(np.array(s[:now]) for s in stacks)), latch

@@ -20,9 +20,9 @@ from tenferro.tracer.ops import layout
 from tenferro.tracer.program import DimScalar, Literal, Operand, Operation, Value
 from tenferro.tracer.scalar.builder import Complex
 
-LATCH, COUNT, CONTROL, FROM, TO, FIXED = range(6)
+LATCH, COUNT, CONTROL, FROM, TO, VECTOR, FIXED = range(7)
 """Fixed words: the latch's relative offset, lanes in all, the address of the control words (of a ``while``), the first
-turn and the one to end before."""
+turn and the one to end before, the number of the vector that the launch begins with."""
 TURN, GOES_ON, CONTROL_WORDS = range(3)
 """Control words: the turn that was come to (of one of the vectors), whether some lane's condition still holds."""
 
@@ -80,10 +80,10 @@ class LoopText:
         """The module."""
         code = self._code
         count = code.word("%P", COUNT)
-        last = code.maximum(code.sub(count, self._lanes), 0)
+        last, base = code.maximum(code.sub(count, self._lanes), 0), code.word("%P", VECTOR)
 
         def vector(index: str, _: list[str]) -> Sequence[str]:
-            self._lane = code.minimum(code.mul(index, self._lanes), last)
+            self._lane = code.minimum(code.mul(code.add(index, base), self._lanes), last)
             self._vector()
             return []
 
