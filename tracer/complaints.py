@@ -158,7 +158,10 @@ def uncompared(comparison: str) -> str:
     """The way around a comparison of sizes, one of which is known only when the program runs."""
     if COUNTS in comparison:
         return "numpy.bincount(x, minlength=k)[:k] has k of them, which is known before"
-    return "compare after the jitted function returns, or use numpy.where on the unselected array"
+    return (
+        "compare after the jitted function returns; arrays selected by one mask have one size, and numpy.where keeps "
+        "that of the unselected array"
+    )
 
 
 def no_integer(x: object, needed: str = "an integer is needed", of_sizes: bool = False) -> str:

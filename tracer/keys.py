@@ -59,12 +59,25 @@ def parse(trace: Trace, base: ArrayType, key: Any, name: str) -> Index:
         items[dots[0] : dots[0] + 1] = fill
     else:
         items += fill
+    # With an Ellipsis NumPy gives a view of rank 0 where it would give an element without.
+    names_one = not dots and len(items) == rank and all(map(_is_integer, items))
+    items = _checked_at_run_time(trace, base, items, name)
+    names_one = names_one and all(map(_is_integer, items))
     parts = _Parts(trace, base, name, _shared_flag(items))
     for item in items:
         parts.add(item)
-    # With an Ellipsis NumPy gives a view of rank 0 where it would give an element without.
-    names_one = not dots and len(items) == rank and all(map(_is_integer, items))
     return parts.index(_stand_together(items), names_one)
+
+
+def _checked_at_run_time(trace: Trace, base: ArrayType, items: Sequence[Any], name: str) -> list[Any]:
+    """Integers on axes whose sizes are known only when the program runs become index arrays, which are checked then."""
+    found: list[Any] = []
+    axis = 0
+    for item in items:
+        is_late = _is_integer(item) and trace.hint(base.shape[axis]) is None
+        found.append(as_traced(trace, item, name) if is_late else item)
+        axis += _consumed(item)
+    return found
 
 
 def _item(trace: Trace, item: Any, name: str) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 from tenferro.tracer.complaints import no_integer
 from tenferro.tracer.dim import as_extent
-from tenferro.tracer.dims import DimExpr, Extent, add, floordiv, maximum, sub
+from tenferro.tracer.dims import DimExpr, Extent, add, floordiv, maximum, minimum, sub
 from tenferro.tracer.errors import BoundsError, DtypeError, ShapeError, TraceError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.trace import Trace
@@ -59,7 +59,7 @@ def slice_box(trace: Trace, n: Extent, item: slice, name: str) -> tuple[Extent, 
     if isinstance(n, int) and isinstance(start, int | None) and isinstance(stop, int | None):
         exact = range(n)[slice(start, stop, step)]
         return exact.start if len(exact) else 0, step, len(exact)
-    first, length = _forward(trace, n, start, stop)
+    first, length = (_forward if trace.hint(n) is not None else _late_forward)(trace, n, start, stop)
     if step == 1:
         return first, 1, length
     return first, step, floordiv(add(length, step - 1), step)
@@ -85,6 +85,17 @@ def _forward(trace: Trace, n: Extent, start: Extent | None, stop: Extent | None)
     return low, sub(high, low)
 
 
+def _late_forward(trace: Trace, n: Extent, start: Extent | None, stop: Extent | None) -> tuple[Extent, Extent]:
+    """``_forward`` where the size is known only when the program runs: one form for whatever it is."""
+    low: Extent = 0 if start is None else _late_clamp(trace, n, start)
+    high = n if stop is None else _late_clamp(trace, n, stop)
+    return low, maximum(sub(high, low), 0)
+
+
+def _late_clamp(trace: Trace, n: Extent, bound: Extent) -> Extent:
+    return minimum(bound, n) if trace.guard("<=", 0, bound) else maximum(add(n, bound), 0)
+
+
 def _clamp(trace: Trace, n: Extent, bound: Extent) -> Extent:
     """A slice bound brought into [0, n]; which case holds becomes a guard."""
     if not trace.guard("<=", 0, bound):
@@ -99,6 +110,10 @@ def _backward(
     """A negative step: from ``start`` down to just above ``stop``."""
     if start is None and stop is None:
         return sub(n, 1), step, n if step == -1 else floordiv(add(n, -step - 1), -step)
+    if trace.hint(n) is None:
+        high = sub(n, 1) if start is None else _late_clamp_backward(trace, n, start)
+        low: Extent = -1 if stop is None else _late_clamp_backward(trace, n, stop)
+        return high, step, floordiv(add(maximum(sub(high, low), 0), -step - 1), -step)
     first = sub(n, 1) if start is None else _clamp_backward(trace, n, start)
     end: Extent = -1 if stop is None else _clamp_backward(trace, n, stop)
     if not trace.guard("<", end, first):
@@ -112,6 +127,10 @@ def _clamp_backward(trace: Trace, n: Extent, bound: Extent) -> Extent:
         shifted = add(n, bound)
         return shifted if trace.guard("<=", 0, shifted) else -1
     return bound if trace.guard("<", bound, n) else sub(n, 1)
+
+
+def _late_clamp_backward(trace: Trace, n: Extent, bound: Extent) -> Extent:
+    return minimum(bound, sub(n, 1)) if trace.guard("<=", 0, bound) else maximum(add(n, bound), -1)
 
 
 def _bound(item: Any, name: str) -> Extent:
