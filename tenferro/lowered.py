@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
-from tenferro.body_text import exec_text, program_text
+from tenferro.body_text import HEADING, exec_text, kernels_text, program_text, regions_text, segments_text
 from tenferro.donations import Donated
 from tenferro.engine_memory import memory_by_engine
 from tenferro.engines.engine import Executable
-from tenferro.kernel_text import kernel_text
 from tenferro.lowering.exec_program import ExecProgram
 from tenferro.lowering.memory import memory
 from tenferro.lowering.partition import Part
@@ -19,7 +18,7 @@ from tenferro.lowering.plan import CallStep, Plan, Stretch
 from tenferro.lowering.region import Region
 from tenferro.memory import Memory, memory_of
 from tenferro.runtime import OperationNode, Prepared, Schedule
-from tenferro.segments import NOTHING_RUNS, Watched, idle_text, segments_text, step_text
+from tenferro.segments import NOTHING_RUNS, Watched, idle_text
 from tenferro.tracer.config import SHOW_STAGES
 from tenferro.tracer.dims import Leaf
 from tenferro.tracer.errors import LoweringError
@@ -77,7 +76,7 @@ class Lowered:
         """The text of ``"program"``, ``"exec"``, ``"schedule"``, ``"regions"``, ``"segments"``, ``"kernel"``,
         ``"llvm"``, ``"asm"`` or ``"cuda"``.
 
-        In the first two the bodies of loops and choices stand below the operations that run them, each once.
+        The bodies of loops and choices stand below what runs them, each once, in slots and sizes of their own.
         ``"segments"`` and the last three run the program once. Of a program of several engines the last six have a
         heading for each part: its engine, and its number in the schedule. ValueError for another name."""
         match stage:
@@ -86,13 +85,13 @@ class Lowered:
             case "exec":
                 return exec_text(self.exec_program)
             case "regions":
-                return self._by_part(lambda _, p: "\n".join(map(step_text, p.steps)) or NOTHING_RUNS)
+                return self._by_part(lambda _, p: regions_text(p) or NOTHING_RUNS)
             case "segments":
-                return self._by_part(lambda number, p: segments_text(p, self.stretches[number]))
+                return self._by_part(lambda number, p: segments_text(p, self.stretches[number]) or NOTHING_RUNS)
             case "schedule":
                 return str(self.schedule)
             case "kernel":
-                return self._by_part(lambda _, p: _kernels_text(p) or idle_text(p, p.segments(), "region"))
+                return self._by_part(lambda _, p: kernels_text(p) or idle_text(p, p.segments(), "region"))
             case "llvm" | "asm" | "cuda":
                 return self._native_text(stage)
             case _:
@@ -180,10 +179,6 @@ class Lowered:
         return f"lowered {self.program.name}: operations {operations}, regions {regions}, calls {calls}, {rest}"
 
 
-def _kernels_text(plan: Plan) -> str:
-    return "\n".join(kernel_text(r) for r in plan.regions)
-
-
 _LOCAL = re.compile(r"'[^']*'|\b([sn])(\d+)\b")
 
 
@@ -199,4 +194,11 @@ def _in_whole(text: str, part: Part, program: ExecProgram) -> str:
             return match.group()
         return f"s{slots[int(digits)]}" if kind == "s" else str(part.sizes[int(digits) - first])
 
-    return _LOCAL.sub(name, text)
+    lines, inside = [], len(text)  # lines indented so far are of a body, which has names of its own
+    for line in text.splitlines():
+        indent = len(line) - len(line.lstrip())
+        is_heading = line.lstrip().startswith(HEADING)
+        if indent < inside:
+            inside = indent + 1 if is_heading else len(text)
+        lines.append(line if is_heading or indent >= inside else _LOCAL.sub(name, line))
+    return "\n".join(lines)

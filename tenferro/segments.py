@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from tenferro.engines.engine import Executable, RunResult
@@ -42,12 +42,12 @@ class Watched(Executable):
         return self._unit.kernel_bytes
 
 
-def segments_text(plan: Plan, stretches: Sequence[Stretch]) -> str:
-    """Segments and seams in order, each segment with its steps."""
+def segment_lines(plan: Plan, stretches: Sequence[Stretch], below: Callable[[Step], Sequence[str]]) -> list[str]:
+    """Segments and seams in order, each segment with its steps; ``below``: what follows a step."""
     found, segments = [], 0
     for stretch in stretches:
         if isinstance(stretch, Seam):
-            found.append(f"seam {stretch}")
+            found += [f"seam {stretch}", *below(plan.steps[stretch.step])]
             continue
         count = len(stretch.kernels)
         if count:
@@ -58,7 +58,8 @@ def segments_text(plan: Plan, stretches: Sequence[Stretch]) -> str:
         for number in stretch.steps:
             step = plan.steps[number]
             found.append(f"  {number:>3} {step_text(step).splitlines()[0]}{at_lines(lines_of(step))}")
-    return "\n".join(found) or NOTHING_RUNS
+            found += below(step)
+    return found
 
 
 def idle_text(plan: Plan, stretches: Sequence[Stretch], missing: str) -> str:

@@ -303,3 +303,22 @@ def test_bodies_in_exec_have_passed_the_passes():
     program, executed = (lowered.as_text(stage) for stage in ("program", "exec"))
     assert "    %" in program and "  # " in program
     assert "multiply" in executed and executed.count("multiply(") < program.count("multiply(")
+
+
+def test_the_plans_of_bodies_stand_below_what_runs_them() -> None:
+    def f(x: Any) -> Any:
+        def turn(c: Any, v: Any) -> Any:
+            y = tn.lax.cond(v.sum() > 0, lambda c: np.tanh(c @ c), lambda c: c, c)
+            return y + v.sum(), np.sort(c[0])
+
+        y, s = tn.lax.scan(turn, x, x[:4])
+        return tn.lax.scan(turn, y, x[:4])[0] + s.sum()
+
+    lowered = tn.jit(f).lower(np.eye(6))
+    for stage, made in (("regions", "region r0"), ("segments", "segment 0"), ("kernel", "kernel r0")):
+        lines = lowered.as_text(stage).splitlines()
+        (start,) = [k for k, line in enumerate(lines) if line.startswith("    body scan turn")]  # once for both loops
+        inside = [line for line in lines[start + 1 :] if line.startswith("      ")]
+        assert any(line.startswith(f"      {made}") for line in inside), stage
+        assert sum(line.startswith("          body cond") for line in inside) == 2, stage
+    assert "seam sort" in lowered.as_text("segments")
