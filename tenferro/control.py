@@ -126,6 +126,9 @@ def _check_bound(trace: Trace, x: Any, what: str) -> None:
     if is_numeric(x) and np.ndim(x):
         shown = type_text(trace, leaf_of(trace, x, what).type)
         raise ShapeError(f"{what} is {shown}; one number is needed{at(user_line())}")
+    if as_extent(x) is None and is_numeric(x) and (dtype := leaf_of(trace, x, what).type.dtype).kind not in "iub":
+        shown = f"a traced {dtype}" if type(x) is TracedArray else repr(x)
+        raise ShapeError(f"{what} is {shown}; an integer is needed{at(user_line())}")
 
 
 def _extent(x: Any, what: str) -> Any:

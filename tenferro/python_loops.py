@@ -77,13 +77,20 @@ def while_loop(condition: Function, body: Function, init: Any) -> Done:
 def fori_loop(lower: Any, upper: Any, body: Function, init: Any) -> Done:
     """``fori_loop``; the body gets Python's ints where the bounds are."""
     bounds = lower, upper
-    if not _is_on() or not _all_numeric(init, bounds) or any(map(np.ndim, bounds)) or _truth(lower < upper) is None:
+    if not _is_on() or not _all_numeric(init, bounds) or not all(map(_is_integer, bounds)):
+        return None
+    if _truth(lower < upper) is None:
         return None
     carry, k = _own(init), lower if type(lower) is int else _seen(lower)
     while _truth(k < upper):
         carry = _carried(carry, body(k, carry), "fori_loop")
         k = k + 1
     return (_left(carry, (init, bounds), body),)
+
+
+def _is_integer(x: Any) -> bool:
+    """One number of an integer or bool dtype."""
+    return not np.ndim(x) and np.dtype(getattr(x, "dtype", type(x))).kind in "iub"
 
 
 def cond(pred: Any, true_fun: Function, false_fun: Function, operands: tuple[Any, ...]) -> Done:

@@ -64,6 +64,7 @@ LOOPS: list[Refusal] = [
         ShapeError,
         r"carry begins as float64 of shape \(\)",
     ),
+    (lambda: lax.fori_loop(0, 2.5, first, 0.0), ShapeError, "fori_loop: upper is .*; an integer is needed"),
     (lambda: lax.fori_loop("a", 3, first, 0.0), ShapeError, "fori_loop: lower is 'a'; an int or a size is needed"),
     (lambda: lax.fori_loop(0, X, first, 0.0), ShapeError, "fori_loop: upper is float64 of shape .3,.; one number"),
     (
