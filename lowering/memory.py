@@ -183,9 +183,7 @@ def _bytes(kind: ArrayType) -> Extent:
     return mul(product(kind.shape), kind.dtype.itemsize)
 
 
-def _around(
-    body: Body, operands: Sequence[Source], is_one_kernel: OneKernel, carry: int | None = None
-) -> Extent:
+def _around(body: Body, operands: Sequence[Source], is_one_kernel: OneKernel, carry: int | None = None) -> Extent:
     """The peak of a body in the sizes around it, which are among its operands. ``carry``: of a loop's body, how many of
     its results are carried; where it is one segment it writes the others where they are stacked."""
 

@@ -188,7 +188,7 @@ class Call:
             self._launch(block, total - 1, 1, seconds, shifted, after, tail.first)
         (latch,) = memory.enter(block, block.seal(), threads.count(share))
         self.carry, self._entries = made, self._entries + 1
-        return latch
+        return int(latch)
 
     def _launch(
         self, block: Block, vector: int, total: int, seconds: float, source: Sequence[Array], target: Sequence[Array],

@@ -306,8 +306,8 @@ def test_bodies_in_exec_have_passed_the_passes():
 
 
 def test_the_plans_of_bodies_stand_below_what_runs_them() -> None:
-    def f(x: Any) -> Any:
-        def turn(c: Any, v: Any) -> Any:
+    def f(x):
+        def turn(c, v):
             y = tn.lax.cond(v.sum() > 0, lambda c: np.tanh(c @ c), lambda c: c, c)
             return y + v.sum(), np.sort(c[0])
 

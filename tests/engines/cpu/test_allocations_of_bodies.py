@@ -148,10 +148,10 @@ def nested_around_an_array(x):
 X = np.linspace(0.1, 1, N)
 BIG, ROW = 8 * N * N, 8 * N
 PROGRAMS: list[Callable[..., Any]] = [
-    scan_of_a_product, scan_with_a_seam, scan_that_stacks_with_a_seam, scan_that_stacks, elementwise, elementwise_while,
-    elementwise_in_lanes, fori_of_a_product, fori_to_a_traced_end, while_with_a_seam, while_whose_condition_has_a_product,
-    map_of_a_product, map_of_sorts, cond_of_two, cond_of_an_operand, cond_of_reshaped, switch_of_three, nested,
-    nested_around_an_array,
+    scan_of_a_product, scan_with_a_seam, scan_that_stacks_with_a_seam, scan_that_stacks, elementwise,
+    elementwise_while, elementwise_in_lanes, fori_of_a_product, fori_to_a_traced_end, while_with_a_seam,
+    while_whose_condition_has_a_product, map_of_a_product, map_of_sorts, cond_of_two, cond_of_an_operand,
+    cond_of_reshaped, switch_of_three, nested, nested_around_an_array,
 ]  # fmt: skip
 
 
