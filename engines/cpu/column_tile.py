@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tenferro.engines.cpu.body import Body, CodeBuilder
 from tenferro.engines.cpu.code import Code
 from tenferro.engines.cpu.params import BLOCKS, LENGTH, TILE
-from tenferro.engines.cpu.tiles import transpose_function
+from tenferro.engines.cpu.tiles import Lines, transpose_function, zero_tails
 from tenferro.lowering.region import Iota
 
 if TYPE_CHECKING:
@@ -105,10 +105,18 @@ class TileEntry(ABC):
                 f"call void {name}(ptr {scratch}, i64 {self.kernel.widest_tile * size}, ptr {self.pointers[a]}, "
                 f"i64 {stride}, i64 {step}, i64 {rows}, i64 {self.width})"
             )
+            if kind == "node":
+                pitch = self.kernel.widest_tile * size
+                zero_tails(self.kernel.module, code, Lines(scratch, pitch, rows, self.width), self.kernel.lanes, size)
 
     def column_index(self, v: str) -> str | None:
         """The index of column v of the tile along the last outer loop, where some node asks for it."""
         return self.code.add(self.scalars[-1], v) if self.counts else None
+
+    def clear(self, target: str, count: int) -> None:
+        """Zeros, in the place of what a pad's memory held before."""
+        self.kernel.module.declare("declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)")
+        self.code.do(f"call void @llvm.memset.p0.i64(ptr {target}, i8 0, i64 {count}, i1 false)")
 
     def copy(self, target: str, source: str, count: str) -> None:
         self.kernel.module.declare("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")

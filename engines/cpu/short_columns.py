@@ -211,6 +211,8 @@ class ShortTile(TileEntry):
             # Lines to copy, the bytes of each, and how far they are apart in the pad.
             size, lines, step = self.kernel.itemsize(a), str(self._rows_of(a)), lanes * self.kernel.itemsize(a)
             count, real = code.mul(rest, size), code.at(starts[a], code.mul(whole, size))
+            if kind == "node":
+                self.clear(pad, self._rows_of(a) * step)
             if self._is_recorded(a):
                 lines, step, count = rest, self.n * size, str(self.n * size)
                 real = code.at(starts[a], code.mul(whole, pitches[a]))

@@ -133,6 +133,9 @@ class PassFunction:
         self.streams[access] = Stream(scratch, itemsize, None)
         if load:
             self._copy_packed(access, scratch, length, pack=True)
+            self._intrinsics()
+            end = self.code.at(scratch, self.code.mul(length, itemsize))
+            self.code.do(f"call void @llvm.memset.p0.i64(ptr {end}, i8 0, i64 {lanes * itemsize}, i1 false)")
 
     def _copy_packed(self, access: int, scratch: str, length: str, pack: bool) -> None:
         code, rank = self.code, self.kernel.variant.row_rank
