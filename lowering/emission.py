@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import assert_never
 
 import numpy as np
@@ -80,12 +81,12 @@ class RegionBuilder:
     # Nodes
 
     def add(self, node: Node) -> int:
-        """The position of ``node``; one that reads no other node is shared."""
-        if not isinstance(node, Apply | Reduce):
-            known = self.memo.get(node)
-            if known is not None:
-                return known
-            self.memo[node] = len(self.nodes)
+        """The position of ``node``, which is shared with an equal one."""
+        key = _without_origin(node)
+        known = self.memo.get(key)
+        if known is not None:
+            return known
+        self.memo[key] = len(self.nodes)
         self.nodes.append(node)
         self.outer.append(self._is_outer(node))
         return len(self.nodes) - 1
@@ -357,6 +358,17 @@ class RegionBuilder:
         return Region(
             name, self.cluster.space, self.row_axes, tuple(self.nodes), tuple(self.stores), tuple(members), lines
         )
+
+
+def _without_origin(node: Node) -> Node:
+    """The node as nodes are compared: where it comes from tells apart only what may fail at run time."""
+    match node:
+        case Apply(op=op) if isinstance(op.form, Pointwise) and op.form.check is None:
+            return replace(node, operation=-1)
+        case Reduce():
+            return replace(node, operation=-1)
+        case _:
+            return node
 
 
 def _is_zero(fill: Source) -> bool:

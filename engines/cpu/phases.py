@@ -18,6 +18,9 @@ from tenferro.lowering.tree import chunk, in_tree_order
 from tenferro.tracer.op import Pointwise
 from tenferro.tracer.records import dataclass
 
+DIVISION = 14
+"""Native operations in whose time a vector is divided, or its square root taken."""
+DIVIDING = frozenset({"divide", "tangent_quotient", "reciprocal", "sqrt", "rsqrt"})
 WORTH_KEEPING = 12
 """Native operations from which on a node is read back rather than computed again (a load from the first-level cache
 costs about as much as four operations; below this the store does not pay)."""
@@ -51,6 +54,11 @@ def cost(node: Node) -> int:
             return 8
         case _:
             return 1
+
+
+def _time(node: Node) -> int:
+    """Native operations in whose time a node is computed."""
+    return cost(node) + (DIVISION if isinstance(node, Apply) and node.op.name in DIVIDING else 0)
 
 
 def schedule(region: Region) -> Phases:
@@ -166,7 +174,8 @@ def _is_intact(
 def _kept_nodes(
     region: Region, needed: list[set[int]], row_stores: list[int], outer: tuple[bool, ...]
 ) -> dict[int, tuple[int, int]]:
-    """Node → (pass that computes it, store that keeps it). The dearest node that a later pass needs gets the store."""
+    """Node → (pass that computes it, store that keeps it). The node whose later passes it spares the most work gets the
+    store."""
     last = len(needed) - 1
     free: list[Store] = [region.stores[k] for k in row_stores if not region.stores[k].views]
     candidates = []
@@ -174,9 +183,9 @@ def _kept_nodes(
         users = [p for p in range(last + 1) if k in needed[p]]
         if len(users) < 2 or outer[k]:
             continue
-        total = sum(cost(region.nodes[n]) for n in _closure(region, [k], outer))
+        total = sum(_time(region.nodes[n]) for n in _closure(region, [k], outer))
         if total >= WORTH_KEEPING:
-            candidates.append((total, k, users[0]))
+            candidates.append((total * (len(users) - 1), k, users[0]))
     kept: dict[int, tuple[int, int]] = {}
     for _, k, first in sorted(candidates, reverse=True):
         match = next((s for s in free if region.nodes[k].dtype == region.nodes[s.node].dtype), None)
