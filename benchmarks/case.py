@@ -34,13 +34,13 @@ class ArrayCase:
     small: bool = False  # microseconds a call: what is timed is the way into the kernel
 
 
-ProcessKind = Literal["compile", "sizes", "import", "restart"]
+ProcessKind = Literal["compile", "compile_case", "sizes", "import", "restart"]
 
 
 @dataclass(frozen=True)
 class ProcessCase:
     """Timed by ``benchmarks.child`` in fresh processes. ``against``: the peers that the ratio is taken against;
-    ``shown``: the others that are measured."""
+    ``shown``: the others that are measured. ``array_case``: the name of what ``compile_case`` compiles."""
 
     name: str
     formula: str
@@ -49,6 +49,7 @@ class ProcessCase:
     shown: tuple[str, ...] = ()
     count: int = 0  # operations of the function, or number of sizes
     dtypes: bool = True
+    array_case: str = ""
 
 
 Case: TypeAlias = ArrayCase | ProcessCase

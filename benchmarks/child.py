@@ -1,10 +1,11 @@
 """One measurement in a fresh process: ``python -m benchmarks.child KIND --peer P …`` prints one line of JSON.
 
-``compile``: the first call of a function of N operations minus a warm call; ``sizes``: softmax at N sizes, in all;
-``memory``: the peak of resident memory in three calls above what was resident.
-Before ``compile`` and ``sizes`` a trivial function of the same elementary functions is compiled, so that loading the
-compiler and starting the library count as ``startup``, for every peer alike. tenferro compiles its elementary functions
-there, which peers bring compiled or expand anew in every function.
+``compile``: the first call of a function of N operations minus a warm call; ``compile_case``: that of an array case;
+``sizes``: softmax at N sizes, in all; ``memory``: the peak of resident memory in three calls above what was resident.
+Before the first three a trivial function of the same elementary functions is compiled (and, for ``compile_case``, a
+matrix product), so that loading the compiler and starting the library count as ``startup``, for every peer alike.
+tenferro compiles its elementary functions and its products there, which peers bring compiled or expand anew in every
+function.
 """
 
 from __future__ import annotations
@@ -206,21 +207,43 @@ def measure_compile(peer: str, count: int, dtype: Any, threads: int) -> dict[str
     function = compiler.function((chain_loop_source if peer == "numba" else chain_source)(count), "chain")
     data = np.linspace(-1.0, 1.0, ELEMENTS, dtype=dtype)
     x = compiler.array(data)
+    seconds, result = first_less_warm(lambda: compiler.finish(function(x)))
+    expected = define(chain_source(count), "chain", np)(data.astype(np.float64))
+    error = relative_error(result, expected)
+    return {"seconds": seconds, "startup": startup, "compiles": compiler.compiles(), "error": error}
+
+
+def first_less_warm(call: Callable[[], Any]) -> tuple[float, Any]:
+    """What the first call takes longer than the median of five more, and its result."""
     begin = time.perf_counter()
-    result = compiler.finish(function(x))
+    result = call()
     first = time.perf_counter() - begin
     warm = []
     for _ in range(5):
         begin = time.perf_counter()
-        compiler.finish(function(x))
+        call()
         warm.append(time.perf_counter() - begin)
-    expected = define(chain_source(count), "chain", np)(data.astype(np.float64))
-    return {
-        "seconds": first - sorted(warm)[2],
-        "startup": startup,
-        "compiles": compiler.compiles(),
-        "error": relative_error(result, expected),
-    }
+    return first - sorted(warm)[2], result
+
+
+def measure_case(peer: str, case_name: str, dtype: Any, threads: int) -> dict[str, Any]:
+    from benchmarks.case import ArrayCase
+    from benchmarks.cases import CASES
+    from benchmarks.measure import widen
+    from benchmarks.peers import load
+
+    case = CASES[case_name]
+    assert isinstance(case, ArrayCase)
+    compiler, startup = start(peer, threads, dtype)
+    begin = time.perf_counter()
+    product = compiler.function("def product(x):\n    return x @ x\n", "product")
+    compiler.finish(product(compiler.array(np.ones((256, 256), dtype))))
+    startup += time.perf_counter() - begin
+    library, inputs = load(peer, threads), case.inputs(dtype, 1.0)
+    (call,) = library.forms(case, inputs).values()
+    seconds, result = first_less_warm(call)
+    expected = np.asarray(case.function(*(widen(x) for x in inputs)))
+    return {"seconds": seconds, "startup": startup, "error": relative_error(library.array(result, dtype), expected)}
 
 
 def measure_sizes(peer: str, count: int, dtype: Any, threads: int) -> dict[str, Any]:
@@ -260,7 +283,7 @@ def measure_memory(peer: str, case_name: str, dtype: Any, threads: int, scale: f
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.child")
-    parser.add_argument("kind", choices=("compile", "sizes", "memory"))
+    parser.add_argument("kind", choices=("compile", "compile_case", "sizes", "memory"))
     parser.add_argument("--peer", required=True)
     parser.add_argument("--count", type=int, default=0)
     parser.add_argument("--dtype", default="float32")
@@ -272,6 +295,8 @@ def main() -> None:
     match args.kind:
         case "compile":
             found = measure_compile(args.peer, args.count, dtype, args.threads)
+        case "compile_case":
+            found = measure_case(args.peer, args.case, dtype, args.threads)
         case "sizes":
             found = measure_sizes(args.peer, args.count, dtype, args.threads)
         case _:

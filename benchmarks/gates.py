@@ -67,6 +67,7 @@ GATES = (
     Gate("random_normal", ("float32",), "numpy", 2.0),
     Gate("compile_30", BOTH, "jax", 5.0),
     Gate("compile_3000", BOTH, "jax", 4.0),
+    Gate("compile_mlp_grad", BOTH, "jax", 5.0),
     Gate("many_sizes", BOTH, "jax", 100.0),
     Gate("many_sizes", BOTH, "compiles", 1.0),
     Gate("restart_100", BOTH, "jax", 5.0),

@@ -16,7 +16,7 @@ from benchmarks.case import ArrayCase, ProcessCase
 from benchmarks.child import restart_source
 from benchmarks.measure import Result
 
-ROUNDS = {"compile": 3, "sizes": 3, "import": 9, "restart": 9}
+ROUNDS = {"compile": 3, "compile_case": 3, "sizes": 3, "import": 9, "restart": 9}
 TIMEOUT_SECONDS = 150
 COMPILE_TOLERANCE = 4096.0  # epsilons: thousands of roundings follow one another
 
@@ -88,7 +88,7 @@ def _arguments(case: ProcessCase, peer: str, dtype: str, threads: int) -> list[s
     if case.kind == "import":
         return ["-c", IMPORT.format(peer=peer, before="" if peer == "numpy" else "import numpy")]
     arguments = ["-m", "benchmarks.child", case.kind, "--peer", peer, "--count", str(case.count)]
-    return [*arguments, "--dtype", dtype, "--threads", str(threads)]
+    return [*arguments, "--case", case.array_case, "--dtype", dtype, "--threads", str(threads)]
 
 
 def run_process_case(case: ProcessCase, dtype: str, peers: Sequence[str], threads: int) -> list[Result]:

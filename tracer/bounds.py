@@ -207,30 +207,33 @@ def _answer(relation: Relation, low: int | None, high: int | None) -> bool | Non
 
 def needed(guards: Sequence[ShapeGuard]) -> list[ShapeGuard]:
     """The guards without those that the others imply. Divisors that are sizes are left with what keeps them from 0."""
-    kept = list(guards)
-    if len(kept) > _COMPARED or any(_divides_by_size(x) for g in kept for x in (g.lhs, g.rhs)):
-        return kept
-    numbers = {leaf: n for g in kept for leaf, n in _equation(g)}
-    for guard in guards:
-        others = [g for g in kept if g is not guard]
+    if len(guards) > _COMPARED or any(_divides_by_size(x) for g in guards for x in (g.lhs, g.rhs)):
+        return list(guards)
+    differences = [sub(g.rhs, g.lhs) for g in guards]
+    equations = [_equation(g, d) for g, d in zip(guards, differences, strict=True)]
+    numbers = dict(e for e in equations if e is not None)
+    solved = [_solved(g, d, numbers) for g, d in zip(guards, differences, strict=True)]
+    kept = list(range(len(guards)))
+    for k, guard in enumerate(guards):
+        others = [j for j in kept if j != k]
         bounds = Bounds()
-        for g in others:
-            bounds.learn(g.relation, sub(g.rhs, g.lhs), g.holds)
-        implied = bounds.proves(guard.relation, sub(guard.rhs, guard.lhs)) is guard.holds
-        if implied or (not _equation(guard) and _solved(guard, numbers) in [_solved(g, numbers) for g in others]):
+        for j in others:
+            bounds.learn(guards[j].relation, differences[j], guards[j].holds)
+        implied = bounds.proves(guard.relation, differences[k]) is guard.holds
+        if implied or (equations[k] is None and solved[k] in [solved[j] for j in others]):
             kept = others
-    return kept
+    return [guards[k] for k in kept]
 
 
-def _equation(guard: ShapeGuard) -> list[tuple[Leaf, int]]:
-    """The leaf and its number where the guard says ``leaf == number``."""
-    single = single_leaf(sub(guard.rhs, guard.lhs)) if guard.relation == "==" and guard.holds else None
-    return [] if single is None or abs(single[1]) != 1 else [(single[0], -single[1] * single[2])]
+def _equation(guard: ShapeGuard, difference: Extent) -> tuple[Leaf, int] | None:
+    """The leaf and its number where the guard says ``leaf == number``; ``difference`` of its sides."""
+    single = single_leaf(difference) if guard.relation == "==" and guard.holds else None
+    return None if single is None or abs(single[1]) != 1 else (single[0], -single[1] * single[2])
 
 
-def _solved(guard: ShapeGuard, numbers: dict[Leaf, int]) -> tuple[object, ...]:
+def _solved(guard: ShapeGuard, difference: Extent, numbers: dict[Leaf, int]) -> tuple[object, ...]:
     """What the guard says of the leaves that have no number."""
-    difference = substitute(sub(guard.rhs, guard.lhs), lambda s: numbers.get(s, leaf(s.kind, s.index, s.axis)))
+    difference = substitute(difference, lambda s: numbers.get(s, leaf(s.kind, s.index, s.axis)))
     if guard.relation == "==" and str(mul(difference, -1)) < str(difference):
         difference = mul(difference, -1)
     return guard.relation, difference, guard.holds

@@ -98,7 +98,7 @@ class Binder:
     places: dict[int, Place]
     positions: int
     level: int
-    good_from: float = math.inf  # estimated seconds of a run from which on level 2 is taken whatever ``level`` says
+    good_from: float = math.inf  # estimated seconds from which on level 2 is taken whatever ``level`` says
     types: dict[int, ArrayType] = field(init=False)
     actions: list[Action] = field(default_factory=list)
     block: Block | None = None
@@ -109,6 +109,7 @@ class Binder:
     number: int = -1  # of the step that is being bound
     block_seconds: float = 0.0
     seconds: float = 0.0
+    settled: float = 0.0  # seconds of those in products and loops, whose code is the same at either level
     owned: set[int] = field(default_factory=set)  # positions that this run allocated
     shown: set[int] = field(default_factory=set)  # positions that an executor has seen, and may have kept
     users: dict[int, int] = field(default_factory=dict)  # position → live slots in it
@@ -143,8 +144,9 @@ class Binder:
             self._shape_results()
         self.close_block(is_last=True)
         brief = 0.0
-        if self.good_from < self.seconds:
-            self.level, brief = GOOD, BRIEF_SHARE * self.seconds
+        improvable = self.seconds - self.settled
+        if self.good_from < improvable:
+            self.level, brief = GOOD, BRIEF_SHARE * improvable
         blocks = [action for action in self.actions if isinstance(action, Enter)]
         for action in blocks:
             action.address = action.block.seal(self.level, brief)

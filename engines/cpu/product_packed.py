@@ -150,8 +150,8 @@ class PackedWriter(PackingWriter):
         def item(batch: str, i: str, j: str) -> None:
             a, b, c = self._matrices(code, w, batch)
             row, column = code.mul(i, w[TALL]), code.mul(j, w[WIDE])
+            end = code.minimum(code.add(column, w[WIDE]), w[COLUMNS])
             rows = self._side(code, "pack_a", row, w[ROWS], w[TALL], self._heights)
-            columns = self._side(code, "pack_b", column, w[COLUMNS], w[WIDE], self._panels)
             corner = code.at(code.at(c, code.mul(row, w[C_ROW])), code.mul(column, self.size))
             to, to_row = (spare, str(wide * self.packed_size)) if self.rounds_once else (corner, w[C_ROW])
 
@@ -159,14 +159,21 @@ class PackedWriter(PackingWriter):
                 depth = code.minimum(code.sub(w[DEPTH], k), BLOCK_DEPTH)
                 from_a, from_b = code.at(a, code.mul(k, w[A_DEPTH])), code.at(b, code.mul(k, w[B_DEPTH]))
                 self._pack_side(code, rows, left, from_a, (w[A_ROW], w[A_DEPTH]), depth)
-                self._pack_side(code, columns, right, from_b, (w[B_COLUMN], w[B_DEPTH]), depth)
                 first = code.compare("eq", k, 0)
-                self._tiles(code, Block(left, right, rows, columns, depth, first, to, to_row, spare))
+
+                def part(start: str, _: list[str]) -> Sequence[str]:
+                    columns = self._side(code, "pack_b", start, end, str(wide), self._panels)
+                    self._pack_side(code, columns, right, from_b, (w[B_COLUMN], w[B_DEPTH]), depth)
+                    there = code.at(to, code.mul(code.sub(start, column), self.packed_size))
+                    self._tiles(code, Block(left, right, rows, columns, depth, first, there, to_row, spare))
+                    return []
+
+                code.loop(column, end, wide, [], part)
                 return []
 
             code.loop(0, w[DEPTH], BLOCK_DEPTH, [], block)
             if self.rounds_once:
-                self._rounded(code, (corner, w[C_ROW]), (to, to_row), rows.count, columns.count)
+                self._rounded(code, (corner, w[C_ROW]), (to, to_row), rows.count, code.sub(end, column))
 
         self.items(code, w, item)
         code.do("ret void")

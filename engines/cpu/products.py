@@ -109,9 +109,9 @@ def add_product(binder: Binder, instruction: Instruction) -> None:
     sizes = Sizes(_levels(a, b), a.shape[-2], b.shape[-1], a.shape[-1], of_a, of_b)
     if sizes.batch and sizes.rows and sizes.columns:
         offsets = (a.offset, b.offset, made.strided.offset)
-        binder.block_seconds += _launch(
-            binder, dtype, sizes, (*(side.position for side in sides), made.position), offsets
-        )
+        seconds = _launch(binder, dtype, sizes, (*(side.position for side in sides), made.position), offsets)
+        binder.block_seconds += seconds
+        binder.settled += seconds
 
 
 def _levels(a: Strided, b: Strided) -> tuple[Level, ...]:
@@ -166,9 +166,10 @@ def _direct(sizes: Sizes, dtype: Dtype, most: int) -> tuple[str, int, int]:
 
 
 def _tile(sizes: Sizes, dtype: Dtype, form: p.Registers) -> tuple[int, int]:
-    """Rows and columns of a tile of ``packed``: equal ones, as large as blocks may be, smaller where they are few."""
+    """Rows and columns of a tile of ``packed``: equal ones, as tall as blocks may be, smaller where they are few. Columns
+    are copied part by part beside rows that are copied once, but where sums are rounded when all is added up."""
     downward = -(-sizes.rows // p.most_rows(dtype, form))
-    across = -(-sizes.columns // p.most_columns(dtype, form))
+    across = -(-sizes.columns // p.most_columns(dtype, form)) if dtype == np.float16 else 1
     work = sizes.batch * sizes.rows * sizes.columns * sizes.depth
     tiles = TILES_OF_A_THREAD * threads.default_count()
     while sizes.batch * downward * across < tiles and work >= 2 * LEAST_TILE * sizes.batch * downward * across:
