@@ -150,6 +150,18 @@ def _binary_operator(argument: int) -> str:
     return str(operators[argument]) if argument < len(operators) else ""
 
 
+def no_attribute(name: str) -> str:
+    """Of an array's attribute that a traced value has not, and the way around."""
+    message = f"ndarray.{name}: not available on a traced value"
+    if name == "flat":
+        return f"{message}; x.reshape(-1) has the same elements, x.reshape(-1)[i] = v writes one"
+    if hasattr(np, name):
+        return f"{message}; numpy.{name} may be, or return the array and call it outside"
+    if hasattr(np.ndarray, name):
+        return f"{message}; return the array and ask it outside"
+    return message
+
+
 COUNTS = "(number of counts)"
 """How error texts call the extent of ``bincount``."""
 

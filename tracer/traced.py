@@ -29,7 +29,7 @@ INT64 = np.dtype(np.int64)
 BOOL = np.dtype(np.bool_)
 # Methods without a traced counterpart that only read; they serve captured arrays.
 # Methods of NumPy's own on present elements; what serves where these are being differentiated.
-_CONCRETE_METHODS = {"choose": "", "dumps": "", "flat": "; x.reshape(-1) has the same elements", "tofile": ""}
+_CONCRETE_METHODS = {"dumps": "", "flat": "; x.reshape(-1) has the same elements", "tofile": ""}
 # Operators; methods of the same names take no argument that could be a sequence.
 _ARITHMETIC = frozenset({"add", "subtract", "multiply", "divide", "floor_divide", "remainder", "divmod", "power"})
 _NUMBERS = {"f": float, "c": complex}  # the classes of Python numbers that are arguments, as isinstance asks
@@ -334,10 +334,7 @@ class TracedArray(ArrayMethods):
             if name != "tofile":
                 self._keep_slope(f"ndarray.{name}", _CONCRETE_METHODS[name])
             return getattr(found, name)
-        message = f"ndarray.{name}: not available on a traced value"
-        if hasattr(np, name):
-            message += f"; numpy.{name} may be, or return the array and call it outside"
-        raise AttributeError(f"{message}{at(user_line())}")
+        raise AttributeError(f"{complaints.no_attribute(name)}{at(user_line())}")
 
     def __repr__(self) -> str:
         # Debuggers and error texts ask too, and must get one.

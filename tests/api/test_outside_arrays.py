@@ -92,6 +92,8 @@ TRACED = {
     "written": element_written,
     "inner": inner_function,
     "generator": generator,
+    "unique": lambda x: x * np.unique(W)[0],
+    "choose": lambda x: x * (W > 20).astype(int).choose([W, -W])[0],
 }
 
 
@@ -135,10 +137,8 @@ CONCRETE = {
     "arange": lambda x: x * np.arange(W[0], W[0] + 3),
     "not traced at all": lambda x: x * np.trim_zeros(W)[-1],
     "histogram": lambda x: x * np.histogram2d(W, W, bins=3)[1][0],
-    "unique": lambda x: x * np.unique(W)[0],
     "reduceat": lambda x: x * np.add.reduceat(W, [0, 1])[1],
     "vectorize": lambda x: x * np.vectorize(lambda v: v + 1)(W),
-    "choose": lambda x: x * (W > 20).astype(int).choose([W, -W])[0],
     "flat": lambda x: x * sum(W.flat),
     "nditer": lambda x: x * float(np.max([float(v) for v in np.nditer(W)])),
 }

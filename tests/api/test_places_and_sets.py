@@ -64,6 +64,7 @@ EDITS: dict[str, Function] = {
     "insert columns": lambda x: np.insert(x, [1, 0], [[1, 0]], axis=1),
     "resize": lambda x: np.resize(x, (3, 7)),
     "choose": lambda x: np.choose((x != 0) * 1, [x, x * 2]),
+    "choose method": lambda x: ((x != 0) * 1).choose([x, x * 2]),
     "choose, clipped": lambda x: np.choose(np.arange(-1, 2)[:, None], [x[:1], 5, x[:1] * 2], mode="clip"),
     "choose, wrapped": lambda x: np.choose(np.arange(-1, 2)[:, None], [x[:1], x[:1] * 2], mode="wrap"),
     "choose, none": lambda x: np.choose(np.arange(3)[:, None], [x[:1], x[:1] * 2]),

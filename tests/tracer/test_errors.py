@@ -165,6 +165,8 @@ CASES: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     (lambda x: x.ravel("K"), TraceError, r"ravel: order 'K', which asks how the memory lies; 'C' or 'F' is needed"),
     (lambda x: (x > 1).astype("u1") + 300, OverflowError, r"add: Python integer 300 out of bounds for uint8"),
     (lambda x: x.put([0], 1), AttributeError, r"ndarray\.put: not available on a traced value"),
+    (lambda x: x.flat, AttributeError, r"ndarray\.flat: .*x\.reshape\(-1\)\[i\] = v writes one"),
+    (lambda x: x.strides, AttributeError, r"ndarray\.strides: .*return the array and ask it outside"),
     (lambda x: x.astype(complex).astype(float), DtypeError, r"astype: complex128 to float64; x\.real or abs\(x\)"),
     (lambda x: len(x.sum()), ShapeError, r"len: an array of rank 0"),
     (lambda x: np.array([x, x[0]]), ShapeError, r"array: a list of arrays of ranks \[1, 2\]; one rank is needed"),

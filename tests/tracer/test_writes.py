@@ -149,7 +149,15 @@ def _creation(x: Any) -> Any:
     )  # fmt: skip
 
 
+def _copied_with_ones_in_front(x: Any) -> Any:
+    y, z = x.copy(), x.copy()
+    np.copyto(y, (x * 2)[None, None])
+    np.copyto(z, x[None, :, :1] + 1, where=x > 0)
+    return y, z
+
+
 WRITES: list[Callable[..., Any]] = [
+    _copied_with_ones_in_front,
     _iadd, _slices, _through_views, _view_sees_later_write, _element_is_a_copy, _integer_arrays, _masks, _add_at, _out,
     _fill, _loop, _known_cells, _creation,
 ]  # fmt: skip

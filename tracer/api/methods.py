@@ -310,6 +310,9 @@ class ArrayMethods:
     def searchsorted(self, v: Any, side: str = "left", sorter: Any = None) -> Any:
         return self._call("searchsorted", self, v, side, sorter)
 
+    def choose(self, choices: Any, out: Any = None, mode: str = "raise") -> Any:
+        return self._call("choose", self, choices, out, mode)
+
     def compress(self, condition: Any, axis: Any = None, out: Any = None) -> Any:
         return self._call("compress", condition, self, axis, out)
 

@@ -195,7 +195,8 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
     if key is int:  # a Python int takes the target's dtype where it fits
         value = converted(trace, value, target.dtype, "copyto")
     check_cast("copyto", value.type.dtype, target.dtype, casting)
-    deliver(trace, "copyto", build.convert(trace, value, target.dtype), target, where)
+    value = _without_leading_ones(trace, build.convert(trace, value, target.dtype), target.ndim)
+    deliver(trace, "copyto", value, target, where)
 
 
 FUNCTIONS: tuple[ApiFunction, ...] = (ApiFunction("copyto", copyto, ("dst", "src", "where"), False, np.copyto),)
