@@ -166,8 +166,8 @@ def _direct(sizes: Sizes, dtype: Dtype, most: int) -> tuple[str, int, int]:
 
 
 def _tile(sizes: Sizes, dtype: Dtype, form: p.Registers) -> tuple[int, int]:
-    """Rows and columns of a tile of ``packed``: equal ones, as tall as blocks may be, smaller where they are few. Columns
-    are copied part by part beside rows that are copied once, but where sums are rounded when all is added up."""
+    """Rows and columns of a tile of ``packed``: equal ones, as tall as blocks may be, smaller where they are few. A
+    tile's columns are copied part by part beside its rows, which are copied once; not where sums are rounded once."""
     downward = -(-sizes.rows // p.most_rows(dtype, form))
     across = -(-sizes.columns // p.most_columns(dtype, form)) if dtype == np.float16 else 1
     work = sizes.batch * sizes.rows * sizes.columns * sizes.depth
