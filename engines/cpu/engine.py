@@ -286,6 +286,11 @@ class CpuExecutable(Executable):
                 assert_never(action)
 
     def _call(self, action: Call, arrays: list[Any], runtime: dict[Leaf, int], effects: list[tuple[Any, ...]]) -> None:
+        instruction = action.instruction
+        x, mask = action.sources if instruction.op is library.mask_select else (None, None)
+        if isinstance(x, int) and isinstance(mask, int):
+            arrays[action.outputs[0]] = select.mask_select(arrays[x], arrays[mask])
+            return
         env = {**input_sizes(arrays[: len(self.plan.program.inputs)]), **runtime}
         operands = []
         for source in action.sources:
@@ -296,10 +301,6 @@ class CpuExecutable(Executable):
                     operands.append(scalar_array(source, env))
                 case Slot():
                     raise AssertionError("slots have positions")
-        instruction = action.instruction
-        if instruction.op is library.mask_select and select.serves(*operands):
-            arrays[action.outputs[0]] = select.mask_select(*operands)
-            return
         params = {k: evaluated(v, env) for k, v in instruction.params.items()}
         with np.errstate(all="ignore"):
             if isinstance(instruction.op.form, Control):

@@ -42,7 +42,9 @@ def serves(x: Array, mask: Array) -> bool:
 
 
 def mask_select(x: Array, mask: Array) -> Array:
-    """The elements of ``x`` where ``mask`` is True, in row-major order; see ``serves``."""
+    """The elements of ``x`` where ``mask`` is True, in row-major order, in memory of their own."""
+    if not serves(x, mask):
+        return np.ascontiguousarray(x[mask])
     library = _library(x.itemsize)
     blocks = -(-x.size // BLOCK)
     counts = memory.empty((blocks + 1,), np.dtype(np.int64))
