@@ -272,7 +272,7 @@ class Dim:
         self.live_trace()
         integer = _INTEGER_UFUNCS.get(ufunc)
         if method == "__call__" and not kwargs and integer and all(as_extent(x) is not None for x in inputs):
-            return integer(*inputs)
+            return integer(*(int(x) if isinstance(x, np.integer) else x for x in inputs))  # else NumPy asks again
         from tenferro.tracer.dispatch import array_ufunc
 
         return array_ufunc(ufunc, method, *inputs, **kwargs)

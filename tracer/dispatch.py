@@ -314,6 +314,10 @@ def _reduce(ufunc: np.ufunc, x: Any, axis: Any = 0, dtype: Any = None, out: Any 
     return API[name].function(x, **keyed)
 
 
+_COMBINING = (np.add, np.multiply, np.maximum, np.minimum)
+"""Ufuncs whose ``at`` is a scatter; ``subtract`` adds the negative."""
+
+
 def _at(ufunc: np.ufunc, x: Any, key: Any, value: Any = None) -> None:
     if type(x) is not TracedArray:
         raise MutationError(
@@ -328,12 +332,15 @@ def _at(ufunc: np.ufunc, x: Any, key: Any, value: Any = None) -> None:
             raise as_own(f"{ufunc.__name__}.at", error) from None
         x._cell.touched()
         return
-    if ufunc is np.add:
-        writes.add_at(x, key, value)
-    elif ufunc is np.subtract:
-        writes.add_at(x, key, -value)
+    if ufunc is np.subtract:
+        writes.combine_at(np.add, x, key, -value)
+    elif ufunc in _COMBINING:
+        writes.combine_at(ufunc, x, key, value)
     else:
-        raise TraceError(f"{ufunc.__name__}.at: not available in a traced function; add.at is{at(user_line())}")
+        raise TraceError(
+            f"{ufunc.__name__}.at: not available in a traced function; add.at, subtract.at, multiply.at, maximum.at "
+            f"and minimum.at are{at(user_line())}"
+        )
 
 
 # -- writes ----------------------------------------------------------------------------------------------------------

@@ -33,6 +33,7 @@ ARITHMETIC: list[Callable[[Any, Any], Any]] = [
     lambda n, m: n**2, lambda n, m: 1 - n, lambda n, m: np.minimum(n, m), lambda n, m: np.maximum(n, 9),
     lambda n, m: divmod(n, m), lambda n, m: 7 * n // n, lambda n, m: n + np.int64(2), lambda n, m: n << 2,
     lambda n, m: n >> 1, lambda n, m: math.prod((n, m, 2)), lambda n, m: round(n), lambda n, m: +n,
+    lambda n, m: np.int64(2) + n, lambda n, m: np.int64(20) % n, lambda n, m: np.uint8(2) * m,
 ]  # fmt: skip
 
 

@@ -174,17 +174,18 @@ def _store_each(trace: Trace, target: TracedArray, mask: TracedArray, axis: int,
     target.store(build.transpose(trace, written, _inverse(order)))
 
 
-def add_at(x: Any, key: Any, value: Any) -> None:
-    """``numpy.add.at(x, key, value)``: repeated places add up."""
-    trace = running_trace("add.at")
+def combine_at(ufunc: np.ufunc, x: Any, key: Any, value: Any) -> None:
+    """``ufunc.at(x, key, value)`` of a ufunc that a scatter combines by: repeated places take all their values."""
+    name = f"{ufunc.__name__}.at"
+    trace = running_trace(name)
     assert type(x) is TracedArray
     x.check_writeable()
-    index = parse(trace, x.type, key, "add.at")
+    index = parse(trace, x.type, key, name)
     if not index.arrays or single_mask(index) is not None:
-        x[key] = getitem(x, key) + value
+        x[key] = ufunc(getitem(x, key), value)
         return
-    added = converted(trace, operand(trace, value, "add.at")[0], x.dtype, "add.at")
-    _scatter(trace, boxed(x, index.box), index, added, "add")
+    added = converted(trace, operand(trace, value, name)[0], x.dtype, name)
+    _scatter(trace, boxed(x, index.box), index, added, ufunc.__name__)
 
 
 def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
