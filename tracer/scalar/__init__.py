@@ -63,10 +63,11 @@ def where(b: Builder, condition: Value, x: Value, y: Value) -> Value:
 
 
 def guarded(b: Builder, tangent: Value, found: Value) -> Value:
-    """What was found, and 0 where the tangent is 0."""
+    """What was found, and 0 where the tangent is 0. Asked this way round, it is part of the instruction that makes what
+    was found where a processor has masks that clear."""
     part = tangent.re if isinstance(tangent, Complex) else tangent
     zero = b.const(0, part.dtype)
-    return where(b, equal(b, tangent, _like(tangent, zero)), _like(found, zero), found)
+    return where(b, not_equal(b, tangent, _like(tangent, zero)), found, _like(found, zero))
 
 
 def _like(x: Value, part: Any) -> Value:
