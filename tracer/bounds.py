@@ -6,7 +6,7 @@ that whatever is proved here holds in every call that the program serves.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Literal
 
@@ -61,6 +61,11 @@ class Bounds:
                     self.learn_at_least(difference, 1)
                 if high == 0:
                     self.learn_at_least(mul(difference, -1), 1)
+
+    def forget(self, stays: Callable[[Extent], bool]) -> None:
+        """Forget what is known of other leaves than those that stay."""
+        self._known = {s: known for s, known in self._known.items() if stays(leaf(s.kind, s.index, s.axis))}
+        self._sums = {extent: least for extent, least in self._sums.items() if stays(extent)}
 
     def proves(self, relation: Relation, difference: Extent) -> bool | None:
         """Whether ``0 relation difference`` in every call, None where what is known does not tell."""

@@ -17,7 +17,7 @@ import numpy as np
 from tenferro.tracer import build
 from tenferro.tracer.dims import Extent, add, mul, sub
 from tenferro.tracer.lines import SourceLine, user_line
-from tenferro.tracer.ops import layout, pointwise
+from tenferro.tracer.ops import layout, library, pointwise
 from tenferro.tracer.ops.layout import box
 from tenferro.tracer.program import Operand, Value
 from tenferro.tracer.records import dataclass
@@ -61,6 +61,33 @@ class Box:
             if axis >= 0:
                 full[axis] = add(full[axis], mul(index, self.steps[axis]))
         return tuple(full)
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The element ``index`` along an axis, which stays with size 1. The axis has a size that is known only when the
+    program runs, so that the index is checked then."""
+
+    axis: int
+    index: Extent
+
+    def _places(self, trace: Trace) -> Operand:
+        return build.reshape(trace, build.size(self.index), (1,))
+
+    def read(self, trace: Trace, base: Operand) -> Operand:
+        return trace.emit1(layout.take, base, self._places(trace), axis=self.axis)
+
+    def write(self, trace: Trace, base: Operand, new: Operand) -> Operand:
+        window = (*base.type.shape[: self.axis], 1, *base.type.shape[self.axis + 1 :])
+        new = build.broadcast(trace, new, window)
+        return trace.emit1(library.scatter, base, self._places(trace), new, axis=self.axis, mode="set", windows=())
+
+    def of(self, base: AnyArray) -> AnyArray:
+        found: AnyArray = np.take(base, [self.index], axis=self.axis)  # type: ignore[arg-type]  # known cells have plain sizes
+        return found
+
+    def place(self, where: Place) -> Place | None:
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +237,7 @@ class Diagonal:
         return (*others, add(last, max(-self.offset, 0)), add(last, max(self.offset, 0)))
 
 
-Step: TypeAlias = Box | Transposed | Reshaped | Stretched | Part | Cast | Sliding | Diagonal
+Step: TypeAlias = Box | Chosen | Transposed | Reshaped | Stretched | Part | Cast | Sliding | Diagonal
 READ_ONLY = Stretched | Part | Sliding | Diagonal
 """Views that NumPy makes read-only."""
 
@@ -397,6 +424,8 @@ def is_contiguous(step: Step, base_contiguous: bool, base_shape: Sequence[Extent
     match step:
         case Reshaped() | Cast():
             return True
+        case Chosen(axis):
+            return all(n == 1 for n in base_shape[:axis])
         case Transposed(axes):
             wide = [a for a in axes if base_shape[a] != 1]
             return wide == sorted(wide)

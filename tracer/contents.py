@@ -7,6 +7,7 @@ the program serves only while they are the same.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -178,12 +179,18 @@ class Evaluation:
             env[symbol] = found
         return evaluate(extent, env)
 
+    def forget(self, stays: Callable[[Extent], bool]) -> None:
+        """Forget run-time extents of operations that the trace has no longer."""
+        self._env = {s: n for s, n in self._env.items() if stays(leaf(s.kind, s.index, s.axis))}
+
     def _leaf(self, symbol: Leaf, what: str) -> int | None:
         trace = self._trace
         if symbol.kind == "runtime":
+            if symbol.index >= len(trace.operations):  # of a function that was taken out
+                return None
             if symbol not in self._env and self.value(trace.operations[symbol.index].outputs[0], what) is None:
                 return None
-            return self._env[symbol]
+            return self._env.get(symbol)
         if symbol.kind == "extent" and symbol.index >= len(trace.inputs):
             declared = trace.late[symbol.index - len(trace.inputs)]
             array = next((a for v, a in trace.captured.values() if v == declared.value), None)

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from tenferro.tracer.cells import Box, Reshaped
-from tenferro.tracer.dim import Dim
+from tenferro.tracer.cells import Box, Chosen, Reshaped
+from tenferro.tracer.dim import Dim, as_extent
 from tenferro.tracer.dims import Extent
 from tenferro.tracer.errors import BoundsError, DtypeError
 from tenferro.tracer.lines import at, user_line
@@ -28,13 +28,16 @@ class Index:
     """A parsed key. ``box`` holds the basic part; ``arrays`` are (result axis of the box, index array) pairs, where a
     mask of rank r stands on r axes; ``flag`` is the axis and the value of a bool that stands without index arrays.
     ``together``: NumPy puts the axes of all these where the first of them stands, otherwise in front. ``element`` is
-    the place when the key names one element."""
+    the place when the key names one element. ``has_dots``: an Ellipsis stands in it, so that rank 0 is an array.
+    ``chosen``: elements that are taken before the box, along axes whose sizes only the run tells."""
 
     box: Box
     arrays: tuple[tuple[int, TracedArray], ...]
     flag: tuple[int, bool] | None
     together: bool
     element: tuple[Extent, ...] | None
+    has_dots: bool = False
+    chosen: tuple[Chosen, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,22 +64,38 @@ def parse(trace: Trace, base: ArrayType, key: Any, name: str) -> Index:
         items += fill
     # With an Ellipsis NumPy gives a view of rank 0 where it would give an element without.
     names_one = not dots and len(items) == rank and all(map(_is_integer, items))
-    items = _checked_at_run_time(trace, base, items, name)
-    names_one = names_one and all(map(_is_integer, items))
+    chosen: tuple[Chosen, ...] = ()
+    late = _late(trace, base, items)
+    if late and (names_one or any(map(_is_advanced, items))):
+        for k in late.values():
+            items[k] = as_traced(trace, items[k], name)
+        names_one = False
+    elif late:
+        chosen = tuple([Chosen(axis, _extent(items[k])) for axis, k in late.items()])
+        base = ArrayType(base.dtype, tuple([1 if axis in late else n for axis, n in enumerate(base.shape)]))
+        for k in late.values():
+            items[k] = 0
     parts = _Parts(trace, base, name, _shared_flag(items))
     for item in items:
         parts.add(item)
-    return parts.index(_stand_together(items), names_one)
+    return parts.index(_stand_together(items), names_one, bool(dots), chosen)
 
 
-def _checked_at_run_time(trace: Trace, base: ArrayType, items: Sequence[Any], name: str) -> list[Any]:
-    """Integers on axes whose sizes are known only when the program runs become index arrays, which are checked then."""
-    found: list[Any] = []
+def _late(trace: Trace, base: ArrayType, items: Sequence[Any]) -> dict[int, int]:
+    """Axes whose sizes are known only when the program runs, and where the integers on them stand in the key: those are
+    checked then."""
+    found: dict[int, int] = {}
     axis = 0
-    for item in items:
-        is_late = _is_integer(item) and trace.hint(base.shape[axis]) is None
-        found.append(as_traced(trace, item, name) if is_late else item)
+    for k, item in enumerate(items):
+        if _is_integer(item) and trace.hint(base.shape[axis]) is None:
+            found[axis] = k
         axis += _consumed(item)
+    return found
+
+
+def _extent(item: Any) -> Extent:
+    found = as_extent(item)
+    assert found is not None
     return found
 
 
@@ -203,7 +222,7 @@ class _Parts:
             self.flag_axis = len(self.kept)
             self.kept.append(-1)
 
-    def index(self, together: bool, names_one: bool) -> Index:
+    def index(self, together: bool, names_one: bool, has_dots: bool, chosen: tuple[Chosen, ...]) -> Index:
         box = Box(tuple(self.starts), tuple(self.steps), tuple(self.sizes), tuple(self.kept))
         flag = None
         if self.flag_axis is not None:
@@ -211,4 +230,5 @@ class _Parts:
             if self.arrays:
                 self.arrays.append((self.flag_axis, from_known(self.trace, np.zeros(int(flag[1]), np.int64))))
                 flag = None
-        return Index(box, tuple(self.arrays), flag, together, tuple(self.starts) if names_one else None)
+        element = tuple(self.starts) if names_one else None
+        return Index(box, tuple(self.arrays), flag, together, element, has_dots, chosen)

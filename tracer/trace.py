@@ -290,12 +290,24 @@ class Trace:
             self._makers[first:] = [-1] * (len(self._makers) - first)
             del self.operations[start:]
             self._numbers = ValueNumbers()
-            self._runtime_extents = {
-                key: extent
-                for key, extent in self._runtime_extents.items()
-                if all(s.index < start for s in leaves(extent))
-            }
+            if any(o.op.measures(o.params) for o in found):
+                self._forget_sizes(start)
         return found
+
+    def _forget_sizes(self, start: int) -> None:
+        """Forget the sizes that operations from number ``start`` on found: others get their numbers."""
+
+        def stays(extent: Extent) -> bool:
+            return all(s.kind != "runtime" or s.index < start for s in leaves(extent))
+
+        self._runtime_extents = {key: n for key, n in self._runtime_extents.items() if stays(n)}
+        self._answers = {key: a for key, a in self._answers.items() if stays(key[1]) and stays(key[2])}
+        self._promises = [pair for pair in self._promises if all(map(stays, pair))]
+        self._bounds.forget(stays)
+        if self.evaluation is not None:
+            from tenferro.tracer.contents import evaluation
+
+            evaluation(self).forget(stays)
 
     def check_whole(self, operands: Sequence[Operand]) -> None:
         """Refuse what a function under ``shard_map`` stored instead of returning it: it differs between engines."""

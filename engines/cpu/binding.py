@@ -467,7 +467,8 @@ class Binder:
         if views:  # they hold the memory of what they are views of
             self.actions.append(Drop(views))
         self.owned |= set(outputs)
-        leaves = tuple((_leaf(instruction, o, axis), outputs[o], axis) for o, axis in dynamic)
+        measured = ((_leaf(instruction, o, axis), outputs[o], axis) for o, axis in dynamic)
+        leaves = tuple([(found, position, axis) for found, position, axis in measured if found is not None])
         for slot, position, kind in zip(instruction.outputs, outputs, instruction.types, strict=True):
             if dynamic:
                 self.put(slot.index, Place(position, Strided(0, (), ())))
@@ -487,10 +488,11 @@ class Binder:
         return self.array_of(source.index) if lent is None else lent
 
 
-def _leaf(instruction: Instruction, output: int, axis: int) -> Leaf:
+def _leaf(instruction: Instruction, output: int, axis: int) -> Leaf | None:
+    """The run-time extent that the axis of the result tells; None for a number, which was known before."""
     expr = instruction.types[output].shape[axis]
     if isinstance(expr, int):
-        raise LoweringError(f"{instruction.op.name}: axis {axis} of the result has no run-time extent")
+        return None
     leaf = expr.terms[0][0][0].leaf
     if leaf is None:
         raise LoweringError(f"{instruction.op.name}: axis {axis} of the result is {expr}; a single leaf is needed")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,51 @@ def test_writes() -> None:
     same(written, X)
 
 
+def _in_turn(y: Any) -> None:
+    for k in range(3):
+        y[k][0] = k
+
+
+WRITES: dict[str, Any] = {
+    "an element of a row": lambda y: operator.setitem(y[0], 1, 77),
+    "a row in place": lambda y: operator.iadd(y[-1], 100),
+    "a row of a slice": lambda y: operator.setitem(y[1:][0], ..., 5),
+    "a part of a row": lambda y: operator.setitem(y[2, :1], slice(None), -1),
+    "a row from the back": lambda y: operator.imul(y[::-1][1], 3),
+    "a row by another": lambda y: operator.setitem(y[0], slice(None), y[1]),
+    "rows in turn": _in_turn,
+    "an element with an axis": lambda y: operator.iadd(y[:, 1][0, None], 9),
+    "an element of rank 0": lambda y: operator.iadd(y[0, 0, ...], 9),
+    "a row under another shape": lambda y: operator.setitem(y[0].reshape(2, 1), 0, 5),
+    "of the transposed": lambda y: operator.setitem(y.T[:, 1], slice(None), 6),
+    "fill, sort and copyto": lambda y: (y[0].fill(3), y[1].sort(), np.copyto(y[2], 8)),
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_a_row_is_a_view(name: str) -> None:
+    def written(x: Any, m: Any) -> Any:
+        y = m[x > 0]
+        row = y[0]
+        WRITES[name](y)
+        return row, y
+
+    for found, wanted in zip(tn.jit(written)(X, ROWS), written(X, ROWS), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+
+
+def test_an_element_is_a_number() -> None:
+    def written(x: Any) -> Any:
+        y = x[x > 0]
+        first = y[0]
+        first += 1
+        y[0] = 9
+        return first, y
+
+    for found, wanted in zip(tn.jit(written)(X), written(X), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+
+
 @pytest.mark.parametrize("index", [6, -7])
 def test_an_index_out_of_range(index: int) -> None:
     with pytest.raises(tn.BoundsError, match=rf"indices contain {index}; axis 0 has 6 elements.*{__file__}"):
@@ -83,3 +129,88 @@ def test_slopes() -> None:
 def test_two_selections_are_not_compared() -> None:
     with pytest.raises(tn.TraceError, match=rf"arrays selected by one mask have one size.*{__file__}"):
         tn.jit(lambda x: x[x > 0] + x[x < 0])(X)
+
+
+def test_sizes_that_bodies_find_are_their_own() -> None:
+    """One body's selection has the number that another's had before: what was known of that one is forgotten."""
+
+    def sizes(p: Any) -> Any:
+        return (
+            tn.lax.cond(p > 0, lambda: len(X[X > 0]), lambda: len(X[X < 0])),
+            tn.lax.cond(p > 0, lambda: (X[X > 0] + np.ones(6)).sum(), lambda: (X[X < 0] + np.ones(4)).sum()),
+            tn.lax.cond(p > 0, lambda: lax_sum(X > 0), lambda: lax_sum(X < 0)),
+        )
+
+    def lax_sum(mask: Any) -> Any:
+        return tn.lax.truncate(X, mask.sum()).sum()
+
+    for f in (sizes, tn.jit(sizes)):
+        np.testing.assert_allclose(f(1.0), (6, X[X > 0].sum() + 6, X[:6].sum()))
+        np.testing.assert_allclose(f(-1.0), (4, X[X < 0].sum() + 4, X[:4].sum()))
+
+
+def _least(v: Any, c: Any, x: Any) -> Any:
+    k = x * v > 0
+    return c + x[k][0], x[k].sum() + (x[k] ** 2)[::-1][0]
+
+
+def test_selections_in_turns() -> None:
+    def scanned(x: Any) -> Any:
+        return tn.lax.scan(lambda c, v: _least(v, c, x), 0.0, x)
+
+    x = X[X != 0]
+    carry, found = 0.0, []
+    for v in x:
+        carry, y = _least(v, carry, x)
+        found.append(y)
+    for got, wanted in zip(tn.jit(scanned)(x), (carry, np.array(found)), strict=True):
+        np.testing.assert_allclose(got, wanted)
+    tn.test_util.check_grads(scanned, (x,), order=2)
+
+
+def test_selections_in_branches() -> None:
+    def chosen(x: Any, p: Any) -> Any:
+        return tn.lax.cond(p > 0, lambda: x[x > 0].sum() * x[x > 0][1], lambda: (x[x < 0] ** 2).sum())
+
+    for p in (1.0, -1.0):
+        tn.test_util.check_grads(lambda x, p=p: chosen(x, p), (X[X != 0],), order=2)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [lambda x: tn.lax.cond(x[0] > 0, lambda: x[x > 0], lambda: x[x < 0]),
+     lambda x: tn.lax.switch(1, [lambda: x, lambda: x[x < 0]]),
+     lambda x: tn.lax.scan(lambda c, v: (c, x[x > v]), 0.0, x),
+     lambda x: tn.lax.scan(lambda c, v: (c[c > v], v), x, x),
+     lambda x: tn.lax.map(lambda v: x[x > v], x),
+     lambda x: tn.lax.fori_loop(0, 3, lambda i, c: c[c > 0], x),
+     lambda x: tn.lax.while_loop(lambda c: c.sum() > 1, lambda c: c[c > 0], x),
+     tn.checkpoint(lambda x: x[x > 0])],
+)  # fmt: skip
+def test_results_of_bodies_have_known_sizes(f: Any) -> None:
+    for called in (f, tn.jit(f)):
+        with pytest.raises(tn.ShapeError, match=rf"(cond|switch|scan|map|fori_loop|while_loop|checkpoint).* has a size "
+                           rf"that is known only when the program runs.*{__file__}"):  # fmt: skip
+            called(X)
+
+
+def test_sizes_from_around_bodies_are_known_there() -> None:
+    def f(x: Any) -> Any:
+        y = x[x > 0]
+        doubled = tn.lax.cond(x.sum() > 0, lambda y: y * 2, lambda y: y, y)
+        return tn.checkpoint(lambda y: y**2)(doubled).sum()
+
+    np.testing.assert_allclose(tn.jit(f)(X), ((2 * X[X > 0]) ** 2).sum())
+    np.testing.assert_allclose(tn.jit(tn.grad(f))(X), np.where(X > 0, 8 * X, 0))
+
+
+def test_linear_functions_of_selections() -> None:
+    def f(x: Any) -> Any:
+        return x[x > 0][::-1] * 2
+
+    tangent = np.arange(11.0)
+    np.testing.assert_array_equal(tn.linearize(f, X)[1](tangent), 2 * tangent[X > 0][::-1])
+    np.testing.assert_array_equal(tn.jit(lambda x, t: tn.linearize(f, x)[1](t))(X, tangent), 2 * tangent[X > 0][::-1])
+    wanted = np.zeros(11)
+    wanted[X > 0] = 2 * np.arange(6.0)[::-1]
+    np.testing.assert_array_equal(tn.vjp(f, X)[1](np.arange(6.0))[0], wanted)

@@ -334,7 +334,7 @@ def test_run_time_extents() -> None:
 @pytest.mark.parametrize(
     "use",
     [
-        lambda c: c.shape[0] > 3, lambda c: len(c), lambda c: c + np.ones(4), lambda c: int(c.shape[0]), lambda c: c[0],
+        lambda c: c.shape[0] > 3, lambda c: len(c), lambda c: c + np.ones(4), lambda c: int(c.shape[0]),
         lambda c: list(c), lambda c: c.shape[0] == 2,
     ],
 )  # fmt: skip

@@ -238,7 +238,8 @@ def _squares(x: Any) -> Any:
 def _root(x: Any) -> Any:
     """The square root, with slope 0 at 0."""
     is_zero = x == 0
-    return np.where(is_zero, 0 * x, np.sqrt(np.where(is_zero, 1 + 0 * x, x)))
+    found = np.where(is_zero, 0 * x, np.sqrt(np.where(is_zero, 1 + 0 * x, x)))
+    return found if found.ndim else found[()]
 
 
 def _vector_norm(x: Any, ord: Any, axis: int, keepdims: bool) -> Any:

@@ -16,7 +16,7 @@ from tenferro.tracer.api.deliver import deliver, new, target_of
 from tenferro.tracer.api.layout import axis_of, line_of, ravel
 from tenferro.tracer.api.promotion import as_bool, broadcast_operands
 from tenferro.tracer.api.record import ApiFunction
-from tenferro.tracer.cells import Box, Place
+from tenferro.tracer.cells import Place
 from tenferro.tracer.dims import Extent, product
 from tenferro.tracer.errors import BoundsError, DtypeError, MutationError, ShapeError, TraceError
 from tenferro.tracer.keys import Index, parse
@@ -38,7 +38,7 @@ def getitem(x: Any, key: Any, /) -> Any:
     index = parse(trace, array.type, key, "getitem")
     if index.element is not None:
         return _element(trace, array, index)
-    base = boxed(array, index.box)
+    base = boxed(array, index)
     if index.flag is not None:
         return _flagged(trace, base, *index.flag, index.together)
     if not index.arrays:
@@ -46,9 +46,11 @@ def getitem(x: Any, key: Any, /) -> Any:
     return _gather(trace, base, index)
 
 
-def boxed(array: TracedArray, box: Box) -> TracedArray:
+def boxed(array: TracedArray, index: Index) -> TracedArray:
     """The basic part of a key, as a view."""
-    return array.stepped(box, box.shape)
+    for step in index.chosen:
+        array = array.stepped(step, (*array.type.shape[: step.axis], 1, *array.type.shape[step.axis + 1 :]))
+    return array.stepped(index.box, index.box.shape)
 
 
 def base_place(array: TracedArray, place: Place) -> Place | None:
@@ -176,11 +178,12 @@ def _gather(trace: Trace, base: TracedArray, index: Index) -> TracedArray:
         return _select(trace, base, mask, index.arrays[0][0], index.together)
     axes, places = index_values(trace, base, index, "getitem")
     if len(axes) == 1 and index.together:
-        return new(trace, trace.emit1(layout.take, base.read(), places, axis=axes[0]))
+        taken = trace.emit1(layout.take, base.read(), places, axis=axes[0])
+        return new(trace, taken, scalar=False if index.has_dots else None)
     whole, windows = fronted(trace, base.read(), axes), index_windows(base, axes)
     taken = trace.emit1(layout.take, whole, places, axis=0, windows=windows)
-    if not index.together:
-        return new(trace, taken)
+    if not index.together or not taken.type.shape:
+        return new(trace, taken, scalar=False if index.has_dots else None)
     return new(trace, build.transpose(trace, taken, placed(len(places.type.shape), len(taken.type.shape), min(axes))))
 
 

@@ -145,7 +145,8 @@ def cond(x: Any, p: Any = None) -> Any:
         return norm(array, p, (-2, -1)) * norm(inverse, p, (-2, -1))
     s = svdvals(array)
     found = s[..., -1] / s[..., 0] if p == -2 else s[..., 0] / s[..., -1]
-    return where(found == found, found, np.inf) if p != -2 else found
+    found = where(found == found, found, np.inf) if p != -2 else found
+    return found if found.ndim else found[()]
 
 
 def _f(function: Any, *arrays: str) -> ApiFunction:

@@ -187,6 +187,8 @@ def kron(a: Any, b: Any) -> Any:
     trace = running_trace("kron")
     left, right = as_traced(trace, a, "kron"), as_traced(trace, b, "kron")
     rank = max(left.ndim, right.ndim)
+    if not rank:
+        return left * right
     shapes = [(*(1,) * (rank - x.ndim), *x.type.shape) for x in (left, right)]
     sides = [new_array(trace, build.reshape(trace, x.read(), s)) for x, s in zip((left, right), shapes, strict=True)]
     index = [(slice(None), None) * rank, (None, slice(None)) * rank]

@@ -27,7 +27,6 @@ from tenferro.tracer.api.indexing import (
 from tenferro.tracer.api.layout import permuted
 from tenferro.tracer.api.promotion import broadcast_into, converted, sizes_text
 from tenferro.tracer.api.record import ApiFunction
-from tenferro.tracer.cells import Box
 from tenferro.tracer.dims import Extent
 from tenferro.tracer.errors import DtypeError, ShapeError
 from tenferro.tracer.keys import Index, parse
@@ -53,18 +52,23 @@ def setitem(x: Any, key: Any, value: Any, /) -> None:
     new_value = build.convert(trace, new_value, x.dtype)
     if index.element is not None and _set_element(trace, x, index, new_value):
         return
-    target = boxed(x, index.box)
+    target = boxed(x, index)
     if index.flag is not None:
         _store_flagged(trace, target, *index.flag, index.together, new_value)
     elif index.arrays:
         _scatter(trace, target, index, new_value)
-    elif not (type(value) is TracedArray and _is_same_view(value, x, index.box)):
+    elif not (type(value) is TracedArray and _is_same_view(value, x, index)):
         target.store(_fitted(trace, new_value, target.type.shape))
 
 
-def _is_same_view(value: TracedArray, x: TracedArray, box: Box) -> bool:
+def _is_same_view(value: TracedArray, x: TracedArray, index: Index) -> bool:
     """Python writes the result of ``x[key] += v`` back where it already is."""
-    return value._parent is x and value._step == box
+    node: TracedArray | None = value
+    for step in (index.box, *reversed(index.chosen)):
+        if node is None or node._step != step:
+            return False
+        node = node._parent
+    return node is x
 
 
 def _set_element(trace: Trace, x: TracedArray, index: Index, value: Operand) -> bool:
@@ -185,7 +189,7 @@ def combine_at(ufunc: np.ufunc, x: Any, key: Any, value: Any) -> None:
         x[key] = ufunc(getitem(x, key), value)
         return
     added = converted(trace, operand(trace, value, name)[0], x.dtype, name)
-    _scatter(trace, boxed(x, index.box), index, added, ufunc.__name__)
+    _scatter(trace, boxed(x, index), index, added, ufunc.__name__)
 
 
 def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:

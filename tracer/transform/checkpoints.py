@@ -13,9 +13,7 @@ from typing import Any, TypeAlias
 
 from tenferro.tracer.bodies import Body, Closing, inline, silenced
 from tenferro.tracer.derivation import Derivation
-from tenferro.tracer.dims import Extent, is_runtime
-from tenferro.tracer.errors import ShapeError
-from tenferro.tracer.lines import at, user_line
+from tenferro.tracer.dims import Extent
 from tenferro.tracer.op import Tangents
 from tenferro.tracer.program import ArrayType, Operand, Operation, Value
 from tenferro.tracer.records import dataclass
@@ -24,7 +22,7 @@ from tenferro.tracer.tape import Tangent
 from tenferro.tracer.trace import Trace
 from tenferro.tracer.transform import marks
 from tenferro.tracer.transform.batch import Lanes
-from tenferro.tracer.transform.inputs import Opened, delivered, results_of
+from tenferro.tracer.transform.inputs import Opened, check_sizes, delivered, results_of
 from tenferro.tracer.transform.linear import has_tangent, on_tape, pull, push, replay
 from tenferro.tracer.transform.recording import Recording, taken_out
 
@@ -53,12 +51,7 @@ def call(trace: Trace, function: Callable[..., Any], given: Opened, setting: Set
         with bodies(trace, function) as (body,):
             results = results_of(trace, body(given.hand_on(variables)), f"{name}: the result")
         outputs = [leaf.operand for leaf in results.leaves]
-    for leaf in results.leaves:
-        if any(is_runtime(n) for n in leaf.operand.type.shape):
-            raise ShapeError(
-                f"{name}: result{leaf.path} has a size that is known only when the program runs; results of known "
-                f"sizes are needed{at(user_line())}"
-            )
+    check_sizes(results.leaves, recording, f"{name}: result")
     operands = [leaf.operand for leaf in given.leaves]
     made = _emit(trace, name, recording, values, operands, outputs, setting, again=False)
     return results.close([delivered(trace, y, leaf) for y, leaf in zip(made, results.leaves, strict=True)])

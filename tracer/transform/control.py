@@ -24,7 +24,16 @@ from tenferro.tracer.substitution import bodies
 from tenferro.tracer.trace import KINDS, Trace
 from tenferro.tracer.traced import TracedArray, fresh
 from tenferro.tracer.transform.branches import Part, emit_cond
-from tenferro.tracer.transform.inputs import Leaf, Opened, delivered, is_numeric, open_tree, results_of, type_text
+from tenferro.tracer.transform.inputs import (
+    Leaf,
+    Opened,
+    check_sizes,
+    delivered,
+    is_numeric,
+    open_tree,
+    results_of,
+    type_text,
+)
 from tenferro.tracer.transform.loops import emit_scan
 from tenferro.tracer.transform.recording import taken_out
 from tenferro.tracer.tree import TreeDef
@@ -57,12 +66,14 @@ def _scan(
             one = walked.close([_variable(trace, s, s.type, f"a slice of the xs of {name}") for s in slices])
             new, stacked = pair_of(f(given, one), name)
             found = results_of(trace, new, f"{name}: the carry").in_order_of(initial.treedef)
+            check_sizes([_counted_apart(x, name) for x in found.leaves], recording, f"{name}: the carry")
             wanted = _carried(trace, initial, types, found, name)
             outputs = [
                 Derivation(trace).convert(leaf.operand, t.dtype)
                 for leaf, t in zip(found.leaves, types, strict=True)
             ]  # fmt: skip
             ys = results_of(trace, stacked, f"{name}: what is stacked")
+            check_sizes(ys.leaves, recording, f"{name}: what is stacked")
             results = [*outputs, *(y.operand for y in ys.leaves)]
         if wanted == types:
             break
@@ -101,6 +112,7 @@ def _while_loop(trace: Trace, condition: Function, body: Function, init: Any, na
             carry = [trace.placeholder(_plain(t)) for t in types]
             given = initial.close([_variable(trace, c, t) for c, t in zip(carry, types, strict=True)])
             found = results_of(trace, body(given), f"{name}: the carry").in_order_of(initial.treedef)
+            check_sizes([_counted_apart(x, name) for x in found.leaves], turn, f"{name}: the carry")
             wanted = _carried(trace, initial, types, found, name)
             outputs = [
                 Derivation(trace).convert(leaf.operand, t.dtype)
@@ -168,6 +180,7 @@ def _branch(
         found = results_of(trace, f(*given.hand_on(variables)), f"{name}: the result of a branch")
         if wanted is not None:
             found = found.in_order_of(wanted[0])
+        check_sizes(found.leaves, recording, f"{name}: the result of a branch")
         outputs = [leaf.operand for leaf in found.leaves]
         if wanted is not None:
             b = Derivation(trace)
@@ -223,13 +236,17 @@ def _carried(trace: Trace, initial: Opened, types: list[ArrayType], found: Opene
         elif same and old.weak:
             wanted.append(ArrayType(new.dtype, old.shape, leaf.weak))
         else:
-            # A fori_loop carries what it counts before the value.
-            where = _where(leaf) if name != "fori_loop" else _where(replace(leaf, path=leaf.path.partition("]")[2]))
+            where = _where(_counted_apart(leaf, name))
             raise ShapeError(
                 f"{name}: the carry{where} begins as {type_text(trace, old)} and becomes {type_text(trace, new)}; one "
                 f"type is needed, begin with that or convert{at(user_line())}"
             )
     return wanted
+
+
+def _counted_apart(leaf: Leaf, name: str) -> Leaf:
+    """The leaf with the path that users know: a fori_loop carries what it counts before the value."""
+    return leaf if name != "fori_loop" else replace(leaf, path=leaf.path.partition("]")[2])
 
 
 def _where(leaf: Leaf) -> str:

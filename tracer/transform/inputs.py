@@ -10,12 +10,13 @@ import numpy as np
 from tenferro.tracer import build
 from tenferro.tracer.cells import Cell
 from tenferro.tracer.dim import Dim
-from tenferro.tracer.errors import DerivativeError, TraceError
+from tenferro.tracer.errors import DerivativeError, ShapeError, TraceError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.program import ArrayType, Operand, Value
 from tenferro.tracer.records import dataclass
 from tenferro.tracer.trace import Trace, is_tenferro_array
 from tenferro.tracer.traced import TracedArray, operand
+from tenferro.tracer.transform.recording import Recording
 from tenferro.tracer.tree import TreeDef, arrangement, opened, paths, unflatten
 
 _ARRAYS = (np.ndarray, np.generic, bool, int, float, complex)
@@ -119,6 +120,16 @@ def results_of(trace: Trace, tree: Any, what: str) -> Opened:
             f"them are needed{at(user_line())}"
         )
     return found
+
+
+def check_sizes(leaves: Sequence[Leaf], recording: Recording, what: str) -> None:
+    """ShapeError where a result has a size that only the function's own operations tell."""
+    for leaf in leaves:
+        if any(map(recording.measures, leaf.operand.type.shape)):
+            raise ShapeError(
+                f"{what}{leaf.path} has a size that is known only when the program runs; results of known sizes are "
+                f"needed, numpy.where keeps the size of an array from which elements are selected{at(user_line())}"
+            )
 
 
 def delivered(trace: Trace, value: Operand, like: Leaf) -> TracedArray:

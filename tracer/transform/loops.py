@@ -7,16 +7,16 @@ the turns backwards.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from tenferro.tracer import build
 from tenferro.tracer.bodies import Body, Closing, inline
 from tenferro.tracer.derivation import Derivation
-from tenferro.tracer.dims import Extent, leaves, mul, product
+from tenferro.tracer.dims import Extent, extents_in, mul, product
 from tenferro.tracer.op import Tangents
 from tenferro.tracer.ops import control, layout, library
 from tenferro.tracer.ops.host import TRUTH
-from tenferro.tracer.program import ArrayType, Operand, Operation, Value
+from tenferro.tracer.program import ArrayType, DimScalar, Operand, Operation, Value
 from tenferro.tracer.records import dataclass
 from tenferro.tracer.tape import Tangent, Tape
 from tenferro.tracer.trace import Trace
@@ -150,15 +150,23 @@ class Slopes:
     @property
     def residuals(self) -> list[Value]:
         """What the derivative keeps of the turn: what the tape reads, or all that the turn was given, to compute it
-        again, where the tape reads something whose size the turn alone knows."""
+        again, where the tape needs a size that the turn alone knows."""
         return [*self.carry, *self.slices] if self.recomputes else self._read
 
     @property
     def recomputes(self) -> bool:
-        """Whether the tape reads something whose size is known only within the turn, and so cannot be kept."""
-        own = range(self.recording.start, self.recording.start + len(self.recording.operations))
-        sizes = (s for v in self._read for n in v.type.shape for s in leaves(n))
-        return any(s.kind == "runtime" and s.index in own for s in sizes)
+        """Whether the tape needs a size that is known only within the turn, and so cannot be kept."""
+        return any(self.recording.measures(n) for n in self._sizes())
+
+    def _sizes(self) -> Iterator[Extent]:
+        """The sizes on the tape: of tangents and of what is read, in parameters, and as numbers."""
+        for o in self.tape.operations:
+            for x in (*o.inputs, *o.outputs):
+                yield from x.type.shape
+                if isinstance(x, DimScalar):
+                    yield x.expr
+            for param in o.params.values():
+                yield from extents_in(param)
 
     @property
     def _read(self) -> list[Value]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from tenferro.tracer.dims import Extent, leaves
 from tenferro.tracer.program import Operation
 from tenferro.tracer.trace import Trace
 
@@ -42,6 +43,10 @@ class Recording:
     def __init__(self, start: int) -> None:
         self.start = start
         self.operations: list[Operation] = []
+
+    def measures(self, extent: Extent) -> bool:
+        """Whether a size of what the function made is known only when one of its operations has run."""
+        return any(s.kind == "runtime" and s.index >= self.start for s in leaves(extent))
 
 
 @contextmanager
