@@ -67,12 +67,13 @@ class Tail:
     slots: tuple[int, ...]  # the call's results
     leaves: tuple[tuple[Leaf, int, int], ...]  # (leaf, position, axis)
     bound: dict[tuple[int, ...], BoundPlan] = field(default_factory=dict)
+    any: list[Any] = field(default_factory=list)  # of ``any_tail.AnyTail``: bindings for more extents than their own
 
-    def bind(self, extents: tuple[int, ...]) -> BoundPlan:
-        """The rest under these extents."""
+    def bind(self, extents: tuple[int, ...], make: type[Binder] | None = None) -> BoundPlan:
+        """The rest under these extents, by a binder of this class."""
         old = self.before
         env = {**old.env, **{leaf: n for (leaf, _, _), n in zip(self.leaves, extents, strict=True)}}
-        binder = Binder(old.plan, old.kernels, env, dict(old.places), old.positions, old.level)
+        binder = (make or Binder)(old.plan, old.kernels, env, dict(old.places), old.positions, old.level)
         binder.types, binder.virtual = dict(old.types), old.virtual
         binder.owned, binder.sizes, binder.declared = set(old.owned), dict(old.sizes), dict(old.declared)
         binder.shown, binder.number = set(old.shown), self.next_step - 1
@@ -81,7 +82,7 @@ class Tail:
             position = binder.places[slot].position
             binder.places[slot] = Place(position, Strided(0, shape, contiguous(shape, dtype.itemsize)))
             binder.declared[position] = (shape, dtype)
-            binder.sizes[position] = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+            binder.sizes[position] = math.prod(shape) * dtype.itemsize
         # The call's own step ends here: what was last used by it dies now.
         binder._free(old.plan.frees[self.next_step - 1])
         return binder.bind(self.next_step)
@@ -145,7 +146,7 @@ class Binder:
         self.close_block(is_last=True)
         brief = 0.0
         improvable = self.seconds - self.settled
-        if self.good_from < improvable:
+        if self.good_from < math.inf and self.good_from < improvable:
             self.level, brief = GOOD, BRIEF_SHARE * improvable
         blocks = [action for action in self.actions if isinstance(action, Enter)]
         for action in blocks:

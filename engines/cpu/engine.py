@@ -17,6 +17,7 @@ from typing import Any, assert_never
 import numpy as np
 
 from tenferro.engines.cpu import binding, loop_kernel, loops, memory, native, products, select, threads
+from tenferro.engines.cpu.any_tail import brought
 from tenferro.engines.cpu.binding import Binder, BoundPlan, Call, Drop, Enter, Place, Tail, ViewOf
 from tenferro.engines.cpu.direct import UnsealedBinder, direct
 from tenferro.engines.cpu.donating import bind_donated
@@ -239,8 +240,9 @@ class CpuExecutable(Executable):
     ) -> BoundPlan:
         """Carry out a bound plan and the tails that its run-time extents lead to; returns the last one. ``effects``
         collects the results of ordered operations."""
+        actions: Sequence[binding.Action] = bound.actions
         while True:
-            for action in bound.actions:
+            for action in actions:
                 if type(action) is Enter:
                     found = self._enter_in_turn(action, arrays)
                     if found != native.CLEAN:
@@ -252,7 +254,7 @@ class CpuExecutable(Executable):
                     self._act_in_python(action, arrays, runtime, effects)
             if bound.tail is None:
                 return bound
-            bound = self._follow(bound.tail, arrays, runtime)
+            bound, actions = self._follow(bound.tail, arrays, runtime)
             arrays += [None] * (bound.positions - len(arrays))
 
     def _enter_in_turn(self, action: Enter, arrays: list[Any]) -> int:
@@ -370,15 +372,20 @@ class CpuExecutable(Executable):
         ints = [i.kind == "int" for i in unit.plan.program.inputs]
         return unit.run([int(x) if is_int else np.asarray(x) for x, is_int in zip(inputs, ints, strict=True)]).outputs
 
-    def _follow(self, tail: Tail, arrays: list[Any], runtime: dict[Leaf, int]) -> BoundPlan:
-        extents = tuple(arrays[position].shape[axis] for _, position, axis in tail.leaves)
+    def _follow(
+        self, tail: Tail, arrays: list[Any], runtime: dict[Leaf, int]
+    ) -> tuple[BoundPlan, Sequence[binding.Action]]:
+        """The rest under the extents that were measured: its binding, and what to do."""
+        extents = tuple([arrays[position].shape[axis] for _, position, axis in tail.leaves])
         runtime.update((leaf, n) for (leaf, _, _), n in zip(tail.leaves, extents, strict=True))
         found = tail.bound.get(extents)
+        if found is None and tail.bound and not recorders and (served := brought(tail, extents)) is not None:
+            return served
         if found is None:
             if len(tail.bound) >= UNKNOWN_TAILS:
                 tail.bound.pop(next(iter(tail.bound)))
             found = tail.bound[extents] = tail.bind(extents)
-        return found
+        return found, found.actions
 
     def _output(self, source: Any, arrays: list[Any], inputs: Sequence[Array | int], runtime: dict[Leaf, int]) -> Array:
         match source:

@@ -84,7 +84,7 @@ class Formula:
         """The constants, and the lines as native code reads them; ``patches``: numbers and the bytes in the block where
         they belong. Unfollowed where there are too many numbers."""
         first = {"leaf": 0, "constant": len(self.leaves), "result": len(self.leaves) + len(self._constants)}
-        if first["result"] + self._results > n.MAX_NUMBERS:
+        if self.numbers > n.MAX_NUMBERS:
             raise Unfollowed("too many numbers")
         words: list[int] = []
         for code, a, b in self.lines:
@@ -93,6 +93,11 @@ class Formula:
             words += [n.PATCH, 8 * (first[x.ref[0]] + x.ref[1]), place]
         constants = [c if kind is int else struct.unpack("<q", c)[0] for kind, c in self._constants]
         return constants, words
+
+    @property
+    def numbers(self) -> int:
+        """Leaves, constants and results."""
+        return len(self.leaves) + len(self._constants) + self._results
 
     def is_open(self) -> bool:
         """Whether some leaf may have another value."""

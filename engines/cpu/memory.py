@@ -77,7 +77,7 @@ def checked(block: native.Block, found: Any) -> tuple[Any, ...]:
 
 def block_error(block: native.Block) -> MemoryLimitError:
     """For a block whose outputs could not be had: about the largest of them."""
-    return limit_error(*max(block.outputs, key=lambda o: o[1].itemsize * math.prod(o[0])))
+    return limit_error(*max(block.described(), key=lambda o: o[1].itemsize * math.prod(o[0])))
 
 
 def line_tag(line: SourceLine | None) -> int:

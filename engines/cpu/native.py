@@ -247,6 +247,10 @@ class _Launch:
     seconds: float = math.inf
 
 
+OUTPUT_WORDS = 4
+"""Words of an output's description before its sizes."""
+
+
 class Block:
     """Builds what ``enter`` runs: a template of int64 words, kept alive by this object once sealed.
 
@@ -317,6 +321,10 @@ class Block:
             )
         self.outputs.append((tuple(shape), dtype, tag))
         return -len(self.outputs)
+
+    def described(self) -> list[tuple[tuple[int, ...], np.dtype[Any], int]]:
+        """The outputs of a run: shape, dtype and tag."""
+        return self.outputs
 
     def hold_interrupts(self) -> None:
         """No interrupt ends the launches that are added from now on: they write what outlives the run."""
