@@ -37,6 +37,7 @@ from tenferro.tracer.errors import (
 if _TYPE_CHECKING:
     from tenferro import (
         debug as debug,
+        flatten_util as flatten_util,
         lax as lax,
         linalg as linalg,
         nn as nn,
@@ -83,6 +84,11 @@ if _TYPE_CHECKING:
         vjp as vjp,
     )
     from tenferro.mesh import Mesh as Mesh, P as P, PartitionSpec as PartitionSpec
+    from tenferro.moving import (
+        block_until_ready as block_until_ready,
+        device_get as device_get,
+        device_put as device_put,
+    )
     from tenferro.mpi import mpi_mesh as mpi_mesh
     from tenferro.profiling import profile as profile
     from tenferro.reverse_rules import custom_vjp as custom_vjp
@@ -118,16 +124,20 @@ _DERIVATIVES = {
     "shapes": ("eval_shape", "make_program"),
     "structs": ("ShapeDtypeStruct",),
 }
+_MOVING = ("block_until_ready", "device_get", "device_put")
 _LATER = {
     "ConfigError": "tracer.config", "default_runtime": "runtime", "list_engines": "runtime",
     "Mesh": "mesh", "PartitionSpec": "mesh", "P": "mesh", "shard_map": "sharding", "mpi_mesh": "mpi",
     "vmap": "batching", "cuda_engine": "gpus", "profile": "profiling", "BudgetError": "budget",
     "assert_budget": "budget", "disable_jit": "disabling", "io_callback": "callbacks", "pure_callback": "callbacks",
     "check": "debug", "custom_vmap": "custom_batching", **dict.fromkeys(_COLLECTIVES, "collectives"),
+    **dict.fromkeys(_MOVING, "moving"),
     **{name: module for module, names in _DERIVATIVES.items() for name in names},
 }  # fmt: skip
 """Name → the module that has it."""
-_MODULES = ("debug", "lax", "linalg", "nn", "numpy", "random", "runtime", "test_util", "special", "tree_util")
+_MODULES = (
+    "debug", "flatten_util", "lax", "linalg", "nn", "numpy", "random", "runtime", "test_util", "special", "tree_util",
+)  # fmt: skip
 """Modules that are loaded when they are first asked for."""
 
 _PUBLIC = sorted([
@@ -150,4 +160,6 @@ def __getattr__(name: str) -> _Any:
         return importlib.import_module(f"tenferro.{name}")
     if name in _LATER:
         return getattr(importlib.import_module(f"tenferro.{_LATER[name]}"), name)
-    raise AttributeError(f"module 'tenferro' has no attribute {name!r}")
+    from tenferro.names_of_jax import near
+
+    raise AttributeError(f"module 'tenferro' has no attribute {name!r}{near(name)}")

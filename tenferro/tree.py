@@ -19,6 +19,7 @@ from tenferro.tracer.tree import (
     map as map,
     paths as paths,
     reduce as reduce,
+    register_dataclass as register_dataclass,
     register_pytree_node as register_pytree_node,
     register_pytree_node_class as register_pytree_node_class,
     structure as structure,

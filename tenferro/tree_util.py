@@ -21,6 +21,7 @@ from tenferro.tree import (
     map as tree_map,
     map_with_path as tree_map_with_path,
     reduce as tree_reduce,
+    register_dataclass as register_dataclass,
     register_pytree_node as register_pytree_node,
     register_pytree_node_class as register_pytree_node_class,
     structure as tree_structure,
@@ -29,10 +30,10 @@ from tenferro.tree import (
 )
 
 __all__ = [
-    "DictKey", "FlattenedIndexKey", "GetAttrKey", "Partial", "SequenceKey", "TreeDef", "keystr", "register_pytree_node",
-    "register_pytree_node_class", "tree_all", "tree_flatten", "tree_flatten_with_path", "tree_leaves",
-    "tree_leaves_with_path", "tree_map", "tree_map_with_path", "tree_reduce", "tree_structure", "tree_transpose",
-    "tree_unflatten",
+    "DictKey", "FlattenedIndexKey", "GetAttrKey", "Partial", "SequenceKey", "TreeDef", "keystr",
+    "register_dataclass", "register_pytree_node", "register_pytree_node_class", "tree_all", "tree_flatten",
+    "tree_flatten_with_path", "tree_leaves", "tree_leaves_with_path", "tree_map", "tree_map_with_path",
+    "tree_reduce", "tree_structure", "tree_transpose", "tree_unflatten",
 ]  # fmt: skip
 
 

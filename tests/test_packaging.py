@@ -159,7 +159,20 @@ def test_dir_shows_the_public_names_and_no_others():
     )
     assert all(getattr(tenferro, name) is not None for name in names)
     modules = {n for n in names if isinstance(getattr(tenferro, n), ModuleType)}
-    api = {"debug", "lax", "linalg", "nn", "numpy", "random", "runtime", "special", "test_util", "tree", "tree_util"}
+    api = {
+        "debug",
+        "flatten_util",
+        "lax",
+        "linalg",
+        "nn",
+        "numpy",
+        "random",
+        "runtime",
+        "special",
+        "test_util",
+        "tree",
+        "tree_util",
+    }
     assert modules <= api, "modules that are no API"
     assert [n for n in names if n.startswith("_")] == []
 

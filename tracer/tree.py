@@ -137,6 +137,26 @@ def register_pytree_node_class(cls: type[Any]) -> type[Any]:
     return cls
 
 
+def register_dataclass(
+    nodetype: type[Any], data_fields: Iterable[str] | None = None, meta_fields: Iterable[str] | None = None
+) -> type[Any]:
+    """Say which fields of a dataclass are children and which belong to the structure; class decorator.
+
+    A dataclass is a container unregistered too; without lists ``metadata={"static": True}`` tells the fields apart."""
+    if (data_fields is None) != (meta_fields is None):
+        given, missing = ("data_fields", "meta_fields") if meta_fields is None else ("meta_fields", "data_fields")
+        raise TypeError(f"register_dataclass: {given} without {missing}; both or none is needed{at(user_line())}")
+    if nodetype in _containers:
+        raise ValueError(f"register_dataclass: class {nodetype.__name__} is registered already; register it once")
+    if data_fields is None or meta_fields is None:
+        made = _dataclass_container(nodetype)
+    else:
+        made = _fields_container(nodetype, tuple(data_fields), tuple(meta_fields))
+    _containers[nodetype] = made
+    _found.pop(nodetype, None)
+    return nodetype
+
+
 def is_registered(cls: type) -> bool:
     """Whether the class is a built-in container or was registered (dataclasses and namedtuples need not be)."""
     return cls in _containers
@@ -146,8 +166,10 @@ def _dataclass_container(cls: type) -> Container:
     """Fields are children; those declared with ``metadata={"static": True}`` belong to the structure."""
     fields = dataclasses.fields(cls)
     static = tuple(f.name for f in fields if f.metadata.get("static"))
-    names = tuple(f.name for f in fields if not f.metadata.get("static"))
+    return _fields_container(cls, tuple(f.name for f in fields if not f.metadata.get("static")), static)
 
+
+def _fields_container(cls: type, names: tuple[str, ...], static: tuple[str, ...]) -> Container:
     def flatten_fields(x: Any) -> tuple[Iterable[Any], Hashable]:
         return [getattr(x, n) for n in names], tuple(getattr(x, n) for n in static)
 

@@ -7,8 +7,9 @@ Arrays of any kind go in: traced ones inside jitted functions, ``tn.Array`` and 
 from __future__ import annotations
 
 from tenferro.listing import listing as _listing
+from tenferro.nn import initializers as initializers
 from tenferro.publishing import public as _public
 from tenferro.tracer.api.neural import NN as _NN
 
 globals().update((name, _public(__name__, name, record)) for name, record in _NN.items())
-__dir__, __getattr__ = _listing(__name__, tuple(_NN))
+__dir__, __getattr__ = _listing(__name__, (*_NN, "initializers"))
