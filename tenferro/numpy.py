@@ -16,6 +16,7 @@ import numpy as _numpy
 from tenferro import linalg as _linalg
 from tenferro.array import array as array, asarray as asarray, from_dlpack as from_dlpack
 from tenferro.eager import namespace_call as _call, namespace_method as _of_ufunc
+from tenferro.jax_keywords import widen as _widen
 from tenferro.listing import listing as _listing
 from tenferro.tracer.api.library import near as _near
 from tenferro.tracer.api.record import API as _API, ApiFunction as _ApiFunction
@@ -48,6 +49,10 @@ def _public(name: str, record: _ApiFunction) -> _Callable[..., _Any]:
         for method in _METHODS:
             setattr(function, method, _method(record.reference, method))
     return function
+
+
+def _named(wide: _Callable[..., _Any], plain: _Callable[..., _Any]) -> _Callable[..., _Any]:
+    return _functools.update_wrapper(wide, plain)
 
 
 def _method(ufunc: _numpy.ufunc, method: str) -> _Callable[..., _Any]:
@@ -93,6 +98,7 @@ def _fill(namespace: dict[str, _Any]) -> list[str]:
     for dtype in _SUPPORTED:
         namespace[dtype.name] = dtype.type
     namespace["fft"], namespace["linalg"] = _numpy.fft, _linalg
+    _widen(namespace, lambda wide, name: _named(wide, namespace[name]))
     return [n for n in namespace if not n.startswith("_") and n != "annotations"]
 
 
