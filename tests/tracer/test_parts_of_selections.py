@@ -214,3 +214,15 @@ def test_linear_functions_of_selections() -> None:
     wanted = np.zeros(11)
     wanted[X > 0] = 2 * np.arange(6.0)[::-1]
     np.testing.assert_array_equal(tn.vjp(f, X)[1](np.arange(6.0))[0], wanted)
+
+
+@pytest.mark.parametrize("least", [-5.0, 0.0, 5.0])
+@pytest.mark.parametrize(
+    "f",
+    [lambda x, m: x.max(initial=0.0), lambda x, m: x.min(initial=9.0), lambda x, m: m.max(axis=0, initial=-1),
+     lambda x, m: m.max(axis=0, keepdims=True, initial=-1), lambda x, m: m.max(axis=0, where=m > 3, initial=-1),
+     lambda x, m: np.roll(x, 1), lambda x, m: np.roll(x, -2), lambda x, m: np.roll(x, 9),
+     lambda x, m: np.roll(m, 3, axis=0), lambda x, m: np.roll(m, 3)],
+)  # fmt: skip
+def test_of_any_size_nothing_included(f: Any, least: float) -> None:
+    same(lambda x, m: f(x[x > least], m[x > least]), X, ROWS)

@@ -15,7 +15,7 @@ from tenferro.tracer.api.promotion import aligned, converted, result_type, shape
 from tenferro.tracer.api.record import ApiFunction
 from tenferro.tracer.complaints import no_integer
 from tenferro.tracer.dim import as_extent, integer, pinned
-from tenferro.tracer.dims import Extent, floordiv, mul, sub
+from tenferro.tracer.dims import Extent, floordiv, is_runtime, maximum, mod, mul, sub
 from tenferro.tracer.errors import ShapeError, TraceError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.ops import layout
@@ -223,9 +223,11 @@ def _rolled(trace: Trace, value: Operand, shift: Any, axis: int) -> Operand:
     amount = as_extent(shift)
     if amount is None:
         raise TraceError(f"roll: shift {no_integer(shift)}{at(user_line())}")
-    if not trace.guard("<=", 0, amount):
+    if is_runtime(n):
+        amount = mod(amount, maximum(n, 1))
+    elif not trace.guard("<=", 0, amount):
         amount = sub(n, sub(0, amount))
-    if not (trace.guard("<=", 0, amount) and trace.guard("<=", amount, n)):
+    if not is_runtime(n) and not (trace.guard("<=", 0, amount) and trace.guard("<=", amount, n)):
         if trace.guard("==", n, 0):
             return value
         amount = trace.concrete(amount, "roll") % trace.concrete(n, "roll")

@@ -21,7 +21,7 @@ from tenferro.tracer.dims import Extent, is_runtime, product
 from tenferro.tracer.errors import DtypeError, ShapeError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.op import Op
-from tenferro.tracer.ops import library, pointwise as p, reductions
+from tenferro.tracer.ops import layout, library, pointwise as p, reductions
 from tenferro.tracer.program import DimScalar, Operand
 from tenferro.tracer.records import dataclass
 from tenferro.tracer.trace import Trace, running_trace
@@ -229,6 +229,16 @@ def of_none(
     return None
 
 
+def _never_empty(trace: Trace, value: Operand, axes: tuple[int, ...], start: Operand) -> Operand:
+    """``start`` joined to each axis to reduce whose size is known only when the program runs."""
+    for axis in axes:
+        shape = value.type.shape
+        if is_runtime(shape[axis]):
+            one = build.broadcast(trace, start, (*shape[:axis], 1, *shape[axis + 1 :]))
+            value = trace.emit1(layout.concatenate, value, one, axis=axis)
+    return value
+
+
 def extreme(
     name: str, kind: Extreme, trace: Trace, value: Operand, axis: Any, out: Any, keepdims: Any, initial: Any, where: Any
 ) -> Any:
@@ -237,6 +247,8 @@ def extreme(
     if start is not None:
         value = masked(trace, value, where, start, name)
     axes = reduced_axes(axis, len(value.type.shape), name)
+    if start is not None:
+        value = _never_empty(trace, value, axes, start)
     found = of_none(trace, name, value, axes, flag(keepdims), start)
     if found is None:
         found = trace.emit1(kind.row, value, axes=axes, keepdims=flag(keepdims))
