@@ -49,4 +49,9 @@ KEPT: tuple[RandomProgram, ...] = (
     ),
     # The squared deviations of complex numbers.
     RandomProgram((VECTOR,), ("v0 = x.var(axis=0)",), ("v0",), (EPSILON,), SIZES),
+    # np.copyto of what has one more axis, of size 1.
+    RandomProgram(
+        (Argument("x", "bool", ("n", "m"), "strided", 88), Argument("y", "int64", (2, "n", "m"), "reversed", 69)),
+        ("v0 = 2 - x", "v1 = y[:-1]", "np.copyto(v0, v0 + v1)"), ("v0",), (0.0,), SIZES,
+    ),
 )  # fmt: skip
