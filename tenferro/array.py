@@ -366,6 +366,12 @@ def asarray(x: Any, dtype: Any = None, *, copy: bool | None = None, engine: Engi
     return Array(target.receive(data), target)
 
 
+def any_array(x: Any) -> Any:
+    """``asarray(x)``; outside of traces ``x`` itself where it is an array of any kind."""
+    is_array = current_trace() is None and hasattr(x, "dtype") and hasattr(x, "ndim")
+    return x if is_array else asarray(x)
+
+
 def _as_ndarray(x: Any, dtype: Any, copy: bool | None) -> AnyArray:
     if isinstance(x, np.ndarray) and type(x) not in (np.ndarray, np.memmap):
         raise DtypeError(

@@ -49,11 +49,20 @@ def print(fmt: str, *args: Any, ordered: bool = True, **kwargs: Any) -> None:
     if not isinstance(fmt, str):
         raise TypeError(f"debug.print: fmt is a {type(fmt).__name__}; a text is needed{at(user_line())}")
     _check_fields(fmt, args, kwargs, "debug.print")
+    pythons = [_is_pythons(x) for x in tree.leaves((args, kwargs))]
 
     def show(*args: Any, **kwargs: Any) -> None:
+        leaves, treedef = tree.flatten((args, kwargs))
+        given = [x.item() if own and isinstance(x, np.generic) else x for x, own in zip(leaves, pythons, strict=True)]
+        args, kwargs = tree.unflatten(treedef, given)
         _builtin_print(fmt.format(*args, **kwargs))
 
     _run(host.debug_callback, "debug.print", show, _builtin_print, args, kwargs, fmt)
+
+
+def _is_pythons(x: Any) -> bool:
+    """Whether NumPy code holds one of Python's numbers there: a size, an int or a float argument."""
+    return isinstance(x, int | float | complex) and not isinstance(x, np.generic)
 
 
 def _check_fields(fmt: str, args: Sequence[Any], kwargs: dict[str, Any], name: str) -> None:

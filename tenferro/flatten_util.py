@@ -8,6 +8,7 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 from tenferro import numpy as tnp, tree
+from tenferro.array import any_array
 from tenferro.tracer.errors import ShapeError
 from tenferro.tracer.lines import at, user_line
 
@@ -16,7 +17,7 @@ def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
     """The leaves one behind another, in the dtype that they promote to, and a function that makes the pytree of such
     a vector, each leaf in its own dtype."""
     leaves, treedef = tree.flatten(pytree)
-    arrays = [tnp.asarray(x) for x in leaves]
+    arrays = [any_array(x) for x in leaves]
     shapes, dtypes = [x.shape for x in arrays], [x.dtype for x in arrays]
     flat = tnp.concatenate([x.ravel() for x in arrays]) if arrays else tnp.zeros(0)
     ends = list(accumulate((math.prod(shape) for shape in shapes), initial=0))

@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from tenferro.array import any_array
 from tenferro.tracer.at import At
 from tenferro.tracer.errors import TraceError
 from tenferro.tracer.lines import at, user_line
+from tenferro.tracer.trace import current_trace
 
 Function = Callable[..., Any]
 
@@ -22,6 +24,12 @@ def widen(namespace: MutableMapping[str, Any], publish: Callable[[Function, str]
     for makers, names in _MADE:
         for name in names:
             namespace[name] = publish(makers(name, namespace[name], namespace), name)
+
+
+def _made(space: MutableMapping[str, Any], name: str) -> Function:
+    """What makes an array: traced in a trace, NumPy's outside of it, which follows the arrays that it meets."""
+    made: Function = getattr(np, name) if current_trace() is None else space[name]
+    return made
 
 
 # -- as many places as are asked for ---------------------------------------------------------------------------------
@@ -34,7 +42,7 @@ def _sized(name: str, plain: Function, space: MutableMapping[str, Any]) -> Funct
             return plain(a, *rest, **named)
         if rest or named:
             raise TraceError(f"{name}: size beside other arguments; a condition alone is needed{at(user_line())}")
-        a = space["asarray"](a)
+        a = any_array(a)
         if name == "flatnonzero":
             return _places(a.ravel(), size, fill_value, space)[0]
         found = _places(a, size, fill_value, space)
@@ -59,7 +67,7 @@ def _places(a: Any, size: Any, fill_value: Any, space: MutableMapping[str, Any])
 def _first(mask: Any, size: Any, space: MutableMapping[str, Any]) -> tuple[Any, Any]:
     """The places of the first ``size`` trues of a vector, 0 where there are fewer, and where there are enough."""
     count = np.cumsum(mask)
-    number = space["arange"](1, size + 1)
+    number = _made(space, "arange")(1, size + 1)
     is_there = number <= mask.sum()
     return np.where(is_there, np.searchsorted(count, number), 0), is_there
 
@@ -82,7 +90,7 @@ def _unique(name: str, plain: Function, space: MutableMapping[str, Any]) -> Func
 def _first_unique(
     ar: Any, more: tuple[bool, bool, bool], size: Any, fill_value: Any, space: MutableMapping[str, Any]
 ) -> Any:
-    a = space["asarray"](ar)
+    a = any_array(ar)
     flat = a.ravel()
     order = np.argsort(flat, kind="stable")
     ordered = flat[order]
@@ -109,8 +117,8 @@ def _bincount(name: str, plain: Function, space: MutableMapping[str, Any]) -> Fu
     def function(x: Any, weights: Any = None, minlength: Any = 0, *, length: Any = None) -> Any:
         if length is None:
             return plain(x, weights, minlength)
-        x = np.maximum(space["asarray"](x), 0)
-        counts = space["zeros"](length, int if weights is None else float)
+        x = np.maximum(any_array(x), 0)
+        counts = _made(space, "zeros")(length, int if weights is None else float)
         return At(counts)[x].add(1 if weights is None else weights, mode="drop")
 
     return function
@@ -139,7 +147,7 @@ def _written(name: str, plain: Function, space: MutableMapping[str, Any]) -> Fun
     def function(a: Any, *args: Any, inplace: bool = True, **named: Any) -> Any:
         if inplace:
             return plain(a, *args, **named)
-        changed = space["array"](a)
+        changed = any_array(a).copy()
         plain(changed, *args, **named)
         return changed
 
@@ -153,7 +161,7 @@ def _take(name: str, plain: Function, space: MutableMapping[str, Any]) -> Functi
     ) -> Any:  # fmt: skip
         if mode != "fill":
             return plain(a, indices, axis, out, "raise" if mode is None else mode)
-        a, indices = space["asarray"](a), space["asarray"](indices)
+        a, indices = any_array(a), any_array(indices)
         a, axis = (a.ravel(), 0) if axis is None else (a, axis % a.ndim)
         return At(a)[(slice(None),) * axis + (indices,)].get(mode="fill", fill_value=fill_value)
 

@@ -8,7 +8,7 @@ table; dtypes and constants are NumPy's own, and so is ``ndarray``, which traced
 from __future__ import annotations
 
 import functools as _functools
-from collections.abc import Callable as _Callable
+from collections.abc import Callable as _Callable, Collection as _Collection
 from typing import Any as _Any
 
 import numpy as _numpy
@@ -80,6 +80,25 @@ def _of_numbers(name: str) -> _Callable[..., _Any]:
 def fromfunction(function: _Callable[..., _Any], shape: _Any, *, dtype: _Any = float, **kwargs: _Any) -> _Any:
     """``function`` of the index along each axis, as arrays of the shape."""
     return function(*globals()["indices"](shape, dtype=dtype), **kwargs)
+
+
+def vectorize(
+    pyfunc: _Callable[..., _Any], *, excluded: _Collection[int | str] = (), signature: str | None = None
+) -> _Callable[..., _Any]:
+    """``pyfunc``, which takes numbers, or arrays whose axes ``signature`` names ("(m,n),(n)->(m)"), of arrays that
+    broadcast in front of these: it runs once, on values without those axes, as under ``tn.vmap``. Arguments in
+    ``excluded``, and those by keyword, are passed on as they are."""
+    from tenferro import vectorizing
+
+    return vectorizing.vectorize(pyfunc, excluded=excluded, signature=signature)
+
+
+def apply_along_axis(func1d: _Callable[..., _Any], axis: int, arr: _Any, *args: _Any, **kwargs: _Any) -> _Any:
+    """``func1d`` of every line along an axis, as under ``tn.vmap``; the axes of its result stand in that axis's
+    place."""
+    from tenferro import vectorizing
+
+    return vectorizing.apply_along_axis(func1d, axis, arr, *args, **kwargs)
 
 
 def result_type(*args: _Any) -> _numpy.dtype[_Any]:

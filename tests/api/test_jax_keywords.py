@@ -55,7 +55,9 @@ def test_against_jax(number: int) -> None:
         want = call(jax.numpy, jax.numpy.asarray(X))
     before = X.copy()
     _same(call(tnp, tn.asarray(X)), want)
-    _same(call(tnp, X), want)
+    outside = call(tnp, X)
+    _same(outside, want)
+    assert not [x for x in tn.tree.leaves(outside) if type(x) is tn.Array]  # type in, type out
     _same(tn.jit(lambda x: call(tnp, x))(X), want)
     lanes = tn.vmap(lambda x: call(tnp, x))(np.stack([X[::-1], X]))
     _same(tn.tree.map(lambda y: y[1], lanes), want)

@@ -25,7 +25,7 @@ def test_every_listed_name_is_there(module: ModuleType) -> None:
         (tenferro.lax, "dynamic_slise", "tenferro.lax has no 'dynamic_slise'; dynamic_slice is the nearest name"),
         (tenferro.lax, "nothing_like_it", "tenferro.lax has no 'nothing_like_it'"),
         (tenferro.numpy, "concatonate", "tenferro.numpy has no 'concatonate'; numpy.concatenate is the nearest"),
-        (tenferro.numpy, "histogram2d", "tenferro.numpy has no 'histogram2d'; numpy.add.at(counts, (i, j), 1)"),
+        (tenferro.numpy, "histogramdd", "tenferro.numpy has no 'histogramdd'; numpy.add.at(counts, (i, j, k), 1)"),
         (tenferro.lax, "__path__", "module 'tenferro.lax' has no attribute '__path__'"),
     ],
 )

@@ -248,3 +248,22 @@ def test_counts_of_a_known_number_have_a_cure():
         tn.jit(shares)(labels, centers)
     cured = tn.jit(lambda labels, centers: shares(labels, centers, len(centers)))
     np.testing.assert_array_equal(cured(labels, centers), [3.0, 2.0])
+
+
+@pytest.mark.parametrize("dtypes", [("f8", "f8"), ("f4", "f4"), ("i8", "i4"), ("?", "?"), ("f8", "f4")])
+@pytest.mark.parametrize("number", range(11))
+def test_histogram2d(number: int, dtypes: tuple[str, str]) -> None:
+    random = np.random.default_rng(number)
+    x, y = ((random.random(50) * scale).astype(d) for d, scale in zip(dtypes, (3.0, 9.0), strict=True))
+    w = random.random(50)
+    options: dict[str, Any] = (
+        {}, {"bins": 4}, {"bins": [3, 5]}, {"bins": (np.array([0, 0.3, 0.8]), 4)}, {"bins": np.array([0, 0.2, 2.5])},
+        {"bins": [0, 0.2, 0.5, 2.0]}, {"bins": 5, "range": [[0, 1], [0, 2]]}, {"bins": 5, "range": [[0, 0.5], None]},
+        {"density": True}, {"weights": w}, {"weights": w.astype("f4"), "density": True, "bins": 3},
+    )[number]  # fmt: skip
+    expected = np.histogram2d(x, y, **options)
+    f = tn.jit(lambda x, y: np.histogram2d(x, y, **options))
+    for found in (f(x, y), np.histogram2d(tn.asarray(x), tn.asarray(y), **options)):
+        for g, w in zip(found, expected, strict=True):
+            assert g.dtype == w.dtype
+            np.testing.assert_allclose(np.asarray(g), w, rtol=1e-6 if "f4" in dtypes else 1e-13)

@@ -186,3 +186,17 @@ def test_checks_of_loops_and_branches_count_where_they_are_reached():
         run(np.array([-5.0, 2.0]))
         with pytest.raises(tn.FailedCheckError, match="v is 4.0"):
             run(np.array([1.0, 2.0, 4.0, 5.0]))
+
+
+def test_pythons_numbers_print_as_outside(capsys: Any):
+    def f(x: Any, n: Any, rate: Any) -> Any:
+        tn.debug.print("{} {} {}", x.shape, [n, {"rate": rate}], x[:1])
+        return x
+
+    arguments = (np.ones((2, 3)), 4, 0.5)
+    f(*arguments)
+    said = capsys.readouterr().out
+    assert said == "(2, 3) [4, {'rate': 0.5}] [[1. 1. 1.]]\n"
+    tn.jit(f)(*arguments)
+    tn.vmap(tn.jit(f), in_axes=(0, None, None))(np.ones((2, 2, 3)), 4, 0.5)
+    assert capsys.readouterr().out == 3 * said

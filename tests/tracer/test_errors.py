@@ -136,7 +136,9 @@ CASES: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     ),
     (lambda x: np.trim_zeros(x[0]), TraceError, r"numpy\.trim_zeros: not available in a traced function; return"),
     (lambda x: np.isin(x, [1], kind="x"), TraceError, r"isin: kind 'x'; 'sort', 'table' or None is needed"),
-    (lambda x: np.histogram2d(x, x), TraceError, r"numpy\.histogram2d: .*; numpy\.add\.at\(counts"),
+    (lambda x: np.histogramdd(x), TraceError, r"numpy\.histogramdd: .*; numpy\.add\.at\(counts"),
+    (lambda x: np.histogram2d(x, x), ShapeError, r"histogram2d: x of rank 2; rank 1 is needed"),
+    (lambda x: np.histogram2d(x[0], x[:, 0]), ShapeError, r"histogram2d: x and y have sizes .*; one size is needed"),
     (
         lambda x: x.ravel()[: x[x > 1].size],
         TraceError,

@@ -63,13 +63,12 @@ def ufunc_call(
 _BY_CALLBACK = "tenferro.pure_callback(numpy.fft.{0}, tenferro.ShapeDtypeStruct(shape, dtype), x) calls it at each run"
 _TRANSFORMS = frozenset(np.fft.__all__)
 _NEAREST: dict[str, str] = {
-    "apply_along_axis": "a loop over x, or a function of whole arrays, is",
+    "apply_along_axis": "tenferro.numpy.apply_along_axis, or a function of whole arrays, is",
     "apply_over_axes": "the function with axis=(0, 1) is",
-    "vectorize": "a function of whole arrays is",
+    "vectorize": "tenferro.numpy.vectorize, or a function of whole arrays, is",
     "eig": "numpy.linalg.eigh of a symmetric or Hermitian matrix is",
     "eigvals": "numpy.linalg.eigvalsh of a symmetric or Hermitian matrix is",
     "poly": "numpy.polymul of the factors is",
-    "histogram2d": "numpy.add.at(counts, (i, j), 1) at places i, j by numpy.digitize is",
     "histogramdd": "numpy.add.at(counts, (i, j, k), 1) at places i, j, k by numpy.digitize is",
     "reduceat": "numpy.bincount(group, weights=x), which sums by group, is",
     "accumulate": "tenferro.lax.associative_scan of the function is",

@@ -15,6 +15,7 @@ from tenferro.tracer.api.elementwise import where
 from tenferro.tracer.api.indexing import take, take_along_axis
 from tenferro.tracer.api.layout import axis_of, ravel
 from tenferro.tracer.api.library import result_of
+from tenferro.tracer.api.promotion import sizes_text
 from tenferro.tracer.api.record import API, ApiFunction
 from tenferro.tracer.api.reductions import cumsum, diff
 from tenferro.tracer.dim import pinned
@@ -133,20 +134,69 @@ def histogram(a: Any, bins: Any = 10, range: Any = None, density: Any = None, we
     trace = running_trace("histogram")
     array, edges = ravel(as_traced(trace, a, "histogram")), histogram_bin_edges(a, bins, range, weights)
     count = edges.shape[0] - 1
-    numbers = array.astype(np.uint8) if array.dtype.kind == "b" else array
-    place = API["searchsorted"].function(edges, numbers, side="right") - 1
-    place = where(numbers == edges[-1], count - 1, place)
-    is_inside = (numbers >= edges[0]) & (numbers <= edges[-1])
+    place, is_inside = _bins_of(array.astype(np.uint8) if array.dtype.kind == "b" else array, edges)
     place = where(is_inside, place, count)  # one bin more for all that is outside
-    weight = None if weights is None else ravel(as_traced(trace, weights, "histogram"))
-    if weight is not None and weight.dtype.kind not in "biuf":
-        raise DtypeError(f"histogram: weights of dtype {weight.dtype.name}; real numbers are needed{at(user_line())}")
+    weight = _weights_of(trace, weights, "histogram")
     found = API["bincount"].function(place, weight, minlength=count + 1)[:count]
     if weight is not None:
         found = found.astype(weight.dtype)
     if density:
         found = found / diff(edges).astype(np.float64) / found.sum()
     return found, edges
+
+
+def _bins_of(numbers: Any, edges: Any) -> tuple[Any, Any]:
+    """The bin that each number lies in, and whether it lies in one."""
+    place = API["searchsorted"].function(edges, numbers, side="right") - 1
+    place = where(numbers == edges[-1], edges.shape[0] - 2, place)
+    return place, (numbers >= edges[0]) & (numbers <= edges[-1])
+
+
+def _weights_of(trace: Trace, weights: Any, name: str) -> Any:
+    weight = None if weights is None else ravel(as_traced(trace, weights, name))
+    if weight is not None and weight.dtype.kind not in "biuf":
+        raise DtypeError(f"{name}: weights of dtype {weight.dtype.name}; real numbers are needed{at(user_line())}")
+    return weight
+
+
+def histogram2d(
+    x: Any, y: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
+) -> Any:  # fmt: skip
+    """(how many pairs lie in each cell, the edges along x, those along y). ``bins``: a number or edges for both axes,
+    or a pair of such; ``range``: a pair of ranges."""
+    trace = running_trace("histogram2d")
+    pair = [as_traced(trace, a, "histogram2d") for a in (x, y)]
+    for name, a in zip("xy", pair, strict=True):
+        if a.ndim != 1:
+            raise ShapeError(f"histogram2d: {name} of rank {a.ndim}; rank 1 is needed{at(user_line())}")
+    if not trace.guard("==", pair[0].type.shape[0], pair[1].type.shape[0]):
+        sizes = sizes_text(trace, (pair[0].type.shape[0], pair[1].type.shape[0]))
+        raise ShapeError(f"histogram2d: x and y have sizes {sizes}; one size is needed{at(user_line())}")
+    dtype = np.result_type(*(a.dtype for a in pair))
+    numbers = [a.astype(np.uint8 if dtype.kind == "b" else dtype) for a in pair]
+    spans = (None, None) if range is None else range
+    edges = [_edges_of(trace, *each) for each in zip(numbers, _for_each(bins), spans, strict=True)]
+    (row, in_row), (column, in_column) = map(_bins_of, numbers, edges)
+    rows, columns = (e.shape[0] - 1 for e in edges)
+    place = where(in_row & in_column, row * columns + column, rows * columns)
+    found = API["bincount"].function(place, _weights_of(trace, weights, "histogram2d"), minlength=rows * columns + 1)
+    found = found[: rows * columns].reshape(rows, columns).astype(np.float64)
+    if density:
+        found = found / diff(edges[0])[:, None] / diff(edges[1])[None, :] / found.sum()
+    return found, *edges
+
+
+def _for_each(bins: Any) -> tuple[Any, Any]:
+    """The bins of each axis: a sequence of two speaks of them one by one, any other of both."""
+    if isinstance(bins, list | tuple) and len(bins) == 2:
+        return bins[0], bins[1]
+    return bins, bins
+
+
+def _edges_of(trace: Trace, numbers: TracedArray, bins: Any, span: Any) -> Any:
+    """A range gives float64 edges here, whatever the numbers are."""
+    is_of_elements = span is None or not isinstance(pinned(bins), int)
+    return histogram_bin_edges(numbers if is_of_elements else numbers.astype(np.float64), bins, span)
 
 
 def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Any:
@@ -191,5 +241,6 @@ FUNCTIONS: tuple[ApiFunction, ...] = (
     _f(unique_all, "x"),
     _f(lexsort, "keys"),
     _f(histogram, "a", "bins", "weights"),
+    _f(histogram2d, "x", "y", "bins", "weights"),
     _f(histogram_bin_edges, "a", "bins", "weights"),
 )
