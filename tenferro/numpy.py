@@ -30,7 +30,7 @@ _TYPES = (
     "index_exp", "mgrid", "ogrid", "einsum_path", "printoptions", "set_printoptions", "get_printoptions",
 )  # fmt: skip
 """NumPy's own, which make no array of another's."""
-_OF_NUMBERS = ("bartlett", "blackman", "hamming", "hanning", "kaiser", "geomspace", "logspace")
+_OF_NUMBERS = ("geomspace", "logspace")
 """Functions of numbers alone, which are constants of a program."""
 _PRIVATE = ("getitem", "view")
 

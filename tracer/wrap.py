@@ -30,7 +30,10 @@ from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.trace import current_trace, is_supported, is_tenferro_array
 from tenferro.tracer.traced import TracedArray, from_known
 
-CREATION = ("zeros", "ones", "empty", "full", "arange", "linspace", "eye", "identity", "tri", "indices")
+CREATION = (
+    "zeros", "ones", "empty", "full", "arange", "linspace", "eye", "identity", "tri", "indices", "diag_indices",
+    "hanning", "hamming", "blackman", "bartlett", "kaiser",
+)  # fmt: skip
 CONVERSION = ("array", "asarray", "asanyarray", "ascontiguousarray")
 # These take an array and so take part in dispatch, unless the array is one from outside.
 FROM_OUTSIDE = ("zeros_like", "ones_like", "empty_like", "full_like", "copy")

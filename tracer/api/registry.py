@@ -37,6 +37,7 @@ from tenferro.tracer.api import (
     sets,
     sets_of_two,
     statistics,
+    tapers,
     variance,
     vocabulary,
     writes,
@@ -47,7 +48,7 @@ FAMILIES = (
     elementwise, vocabulary, reductions, variance, layout, joining, creation, casting, indexing, writes, padding,
     linalg, einsum, library, fixed, nan_statistics, statistics, calculus, choosing, assembling, decompositions,
     sets, covariance, polynomials, running, places, filling, parts,
-    sets_of_two, least_squares, matrices, editing,
+    sets_of_two, least_squares, matrices, editing, tapers,
 )  # fmt: skip
 
 for _family in FAMILIES:
