@@ -18,6 +18,7 @@ from tenferro.array import array as array, asarray as asarray, from_dlpack as fr
 from tenferro.eager import namespace_call as _call, namespace_method as _of_ufunc
 from tenferro.jax_keywords import widen as _widen
 from tenferro.listing import listing as _listing
+from tenferro.tracer.api.grids import Grid as _Grid
 from tenferro.tracer.api.library import near as _near
 from tenferro.tracer.api.record import API as _API, ApiFunction as _ApiFunction
 from tenferro.tracer.signature import SUPPORTED as _SUPPORTED
@@ -27,7 +28,7 @@ _TYPES = (
     "dtype", "ndarray", "finfo", "iinfo", "promote_types", "can_cast", "errstate", "isdtype", "bool_", "generic",
     "number", "integer", "signedinteger", "unsignedinteger", "inexact", "floating", "complexfloating", "int_", "uint",
     "single", "double", "csingle", "cdouble", "issubdtype", "isscalar", "iterable", "broadcast_shapes", "s_",
-    "index_exp", "mgrid", "ogrid", "einsum_path", "printoptions", "set_printoptions", "get_printoptions",
+    "index_exp", "einsum_path", "printoptions", "set_printoptions", "get_printoptions",
 )  # fmt: skip
 """NumPy's own, which make no array of another's."""
 _OF_NUMBERS = ("geomspace", "logspace")
@@ -116,6 +117,7 @@ def _fill(namespace: dict[str, _Any]) -> list[str]:
         namespace[name] = _of_numbers(name)
     for dtype in _SUPPORTED:
         namespace[dtype.name] = dtype.type
+    namespace["mgrid"], namespace["ogrid"] = _Grid(_numpy.mgrid), _Grid(_numpy.ogrid)
     namespace["fft"], namespace["linalg"] = _numpy.fft, _linalg
     _widen(namespace, lambda wide, name: _named(wide, namespace[name]))
     return [n for n in namespace if not n.startswith("_") and n != "annotations"]

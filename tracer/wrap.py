@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from tenferro.tracer.api.grids import Grid
 from tenferro.tracer.api.record import API, ApiFunction
 from tenferro.tracer.api.registry import BY_NUMPY
 from tenferro.tracer.callee import calls
@@ -37,6 +38,7 @@ CREATION = (
 CONVERSION = ("array", "asarray", "asanyarray", "ascontiguousarray")
 # These take an array and so take part in dispatch, unless the array is one from outside.
 FROM_OUTSIDE = ("zeros_like", "ones_like", "empty_like", "full_like", "copy")
+GRIDS = ("mgrid", "ogrid")
 _NOT_RANDOM = frozenset({"test", "get_state", "set_state", "seed"})
 
 _held = Renewed(threading.RLock)
@@ -216,6 +218,8 @@ def _random_functions() -> Iterator[str]:
 @cache
 def _stand_in(module: ModuleType, name: str, original: Any) -> Any:
     """What a trace has in place of ``original``; made once, for every trace installs it."""
+    if name in GRIDS:
+        return Grid(original)
     if module is np:
         return (_creating if name in CREATION else _converting)(name, original)
     return _random_class(original) if isinstance(original, type) else _randomness(name, original)
@@ -223,7 +227,7 @@ def _stand_in(module: ModuleType, name: str, original: Any) -> Any:
 
 @cache
 def _replaced() -> tuple[tuple[ModuleType, tuple[str, ...]], ...]:
-    names = (*CREATION, *CONVERSION, *FROM_OUTSIDE)
+    names = (*CREATION, *CONVERSION, *FROM_OUTSIDE, *GRIDS)
     return (np, names), (np.random, (*_random_functions(), "RandomState", "Generator"))
 
 
