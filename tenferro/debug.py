@@ -55,9 +55,20 @@ def print(fmt: str, *args: Any, ordered: bool = True, **kwargs: Any) -> None:
         leaves, treedef = tree.flatten((args, kwargs))
         given = [x.item() if own and isinstance(x, np.generic) else x for x, own in zip(leaves, pythons, strict=True)]
         args, kwargs = tree.unflatten(treedef, given)
-        _builtin_print(fmt.format(*args, **kwargs))
+        _builtin_print(_filled(fmt, args, kwargs))
 
     _run(host.debug_callback, "debug.print", show, _builtin_print, args, kwargs, fmt)
+
+
+def _filled(fmt: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    try:
+        return fmt.format(*args, **kwargs)
+    except TypeError as error:
+        if "ndarray.__format__" not in str(error):
+            raise
+        raise TypeError(
+            f"debug.print: {fmt!r} has a format for an array; a field without one, of numpy.round(x, 2), shows it"
+        ) from None
 
 
 def _is_pythons(x: Any) -> bool:

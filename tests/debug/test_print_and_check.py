@@ -200,3 +200,16 @@ def test_pythons_numbers_print_as_outside(capsys: Any):
     tn.jit(f)(*arguments)
     tn.vmap(tn.jit(f), in_axes=(0, None, None))(np.ones((2, 2, 3)), 4, 0.5)
     assert capsys.readouterr().out == 3 * said
+
+
+@pytest.mark.parametrize("run", [tn.jit, lambda f: f])
+def test_a_format_for_an_array_is_named(run: Any):
+    def f(x: Any) -> Any:
+        tn.debug.print("{:.2f}", x)
+        return x
+
+    with pytest.raises(
+        TypeError, match=r"debug\.print: '\{:\.2f\}' has a format for an array; a field without"
+    ) as raised:
+        run(f)(np.ones(3))
+    assert "test_print_and_check" in raised.value.__notes__[0]
