@@ -238,3 +238,13 @@ def test_numpy_s_own_numbers_would_be_frozen() -> None:
     generator = np.random.default_rng(0)
     with pytest.raises(tn.TraceError, match=r"drew random numbers while tracing; .* tenferro\.random makes"):
         tn.jit(lambda x: x + generator.random(3))(np.ones(3))
+
+
+@pytest.mark.parametrize("n", [0, 1, 6, 1625, 1626])
+def test_orders_of_selections_are_those_of_arrays_of_that_size(n: int) -> None:
+    key, x = tn.random.key(5), np.arange(2 * n) - n + 0.5
+    y = x[x > 0]
+    np.testing.assert_array_equal(
+        tn.jit(lambda x: tn.random.permutation(key, x[x > 0]))(x), tn.random.permutation(key, y)
+    )
+    np.testing.assert_array_equal(tn.jit(lambda x: tn.random.shuffle(key, x[x > 0]))(x), tn.random.shuffle(key, y))
