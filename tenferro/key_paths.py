@@ -104,6 +104,9 @@ def transpose(outer_treedef: TreeDef, inner_treedef: TreeDef | None, pytree_to_t
     """A pytree of the outer structure whose leaves are pytrees of the inner one, turned inside out.
 
     inner_treedef: None where the subtrees tell it. ValueError for a pytree of another structure."""
+    tree.check_structure(outer_treedef, "tree.transpose: outer_treedef")
+    if inner_treedef is not None:
+        tree.check_structure(inner_treedef, "tree.transpose: inner_treedef")
     values, found = tree.flatten(pytree_to_transpose)
     if inner_treedef is None:
         inner_treedef = _inner(outer_treedef, found)

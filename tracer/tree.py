@@ -247,10 +247,22 @@ def _close(definition: TreeDef, leaves: Iterator[Any]) -> Any:
 
 def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:
     """The pytree of this structure with these leaves. ValueError unless their number fits."""
+    check_structure(treedef, "tree.unflatten: treedef")
     values = list(leaves)
     if len(values) != treedef.num_leaves:
-        raise ValueError(f"unflatten: {len(values)} leaves; the structure {treedef} has {treedef.num_leaves}")
+        raise ValueError(
+            f"tree.unflatten: {len(values)} leaves; the structure {treedef} has {treedef.num_leaves}{at(user_line())}"
+        )
     return _close(treedef, iter(values))
+
+
+def check_structure(treedef: Any, what: str) -> None:
+    """TypeError for what is no structure."""
+    if not isinstance(treedef, TreeDef):
+        raise TypeError(
+            f"{what} of class {type(treedef).__name__}; a structure is needed, tree.structure(x) gives "
+            f"one{at(user_line())}"
+        )
 
 
 @lru_cache(maxsize=1024)

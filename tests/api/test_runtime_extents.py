@@ -31,6 +31,27 @@ def test_the_largest_of_a_selection_of_none(name: str) -> None:
     np.testing.assert_array_equal(jitted(X), getattr(np, name)(X[X > 0]))
 
 
+INITIAL = {
+    "max": lambda x: np.max(x[x > 0], initial=1.0),
+    "min": lambda x: np.min(x[x > 0], initial=1.0, keepdims=True),
+    "an axis": lambda x: np.max(np.outer(x, x)[x > 0], axis=0, initial=0.5),
+    "the other axis": lambda x: np.max(np.outer(x, x)[x > 0], axis=1, initial=0.5),
+    "two selections": lambda x: np.min(np.outer(x, x)[x > 0][:, x > 0], initial=3.0),
+    "where": lambda x: np.max(x[x > 0], initial=0.0, where=x[x > 0] < 2),
+    "integers": lambda x: (x[x > 0] * 10).astype(np.int32).max(initial=-7),
+    "norm": lambda x: np.linalg.norm(x[x > 0], np.inf),
+}
+
+
+@pytest.mark.parametrize("name", INITIAL)
+def test_an_extreme_of_a_selection_and_a_number(name: str) -> None:
+    jitted = tn.jit(INITIAL[name])
+    for x in (X, X + 2, -abs(X), X[:0]):
+        found, wanted = jitted(x), INITIAL[name](x)
+        assert type(found) is type(wanted) and found.dtype == wanted.dtype
+        np.testing.assert_array_equal(found, wanted)
+
+
 def test_reductions_of_none_that_have_an_answer() -> None:
     none = -abs(X)
     assert tn.jit(lambda x: (x[x > 0] > 1).any())(none) == np.False_

@@ -134,6 +134,16 @@ def test_unflatten_needs_the_right_number():
         tree.unflatten(tree.structure([1, 2]), [1])
 
 
+def test_what_is_no_structure_is_refused():
+    three = 3
+    with pytest.raises(TypeError, match=r"tree.unflatten: treedef of class int; .*test_tree"):
+        tree.unflatten(three, [1])
+    with pytest.raises(TypeError, match=r"tree.transpose: outer_treedef of class int; .*test_tree"):
+        tn.tree.transpose(three, tree.structure([1]), [1])
+    with pytest.raises(TypeError, match=r"tree.transpose: inner_treedef of class int; .*test_tree"):
+        tn.tree.transpose(tree.structure([1]), three, [1])
+
+
 def test_reduce_and_all():
     assert tree.reduce(lambda a, b: a + b, [1, (2, 3)]) == 6
     assert tree.all([True, {"a": 1}]) and not tree.all([True, 0])
