@@ -248,3 +248,29 @@ def _divides_by_size(extent: Extent) -> bool:
     atoms = [] if isinstance(extent, int) else [a for m, _ in extent.terms for a in m]
     divisors = [a.args[1] for a in atoms if a.kind in ("floordiv", "mod")]
     return not all(isinstance(d, int) for d in divisors) or any(_divides_by_size(x) for a in atoms for x in a.args)
+
+
+def seniority(symbol: Leaf) -> tuple[int, int, int]:
+    """Of two equal sizes the one that comes first stands for both."""
+    return ({"extent": 0, "int": 1, "runtime": 2}[symbol.kind], symbol.index, symbol.axis)
+
+
+def presentable(relation: Relation, difference: Extent) -> tuple[Extent, Extent]:
+    """``0 relation difference`` with negative terms moved to the left, constants included: ``2 <= n``, ``n == m``."""
+    rest, constant = split_constant(difference)
+    assert isinstance(rest, DimExpr)
+    left: Extent = 0
+    right: Extent = 0
+    for monomial, coefficient in rest.terms:
+        term = DimExpr(((monomial, abs(coefficient)),))
+        if coefficient > 0:
+            right = term if isinstance(right, int) else right + term
+        else:
+            left = term if isinstance(left, int) else left + term
+    if isinstance(left, int) or (constant < 0 and not isinstance(right, int)):
+        left = -constant if isinstance(left, int) else left - constant
+    elif isinstance(right, int):
+        right = constant
+    else:
+        right = right + constant
+    return (right, left) if relation == "==" and isinstance(left, int) else (left, right)

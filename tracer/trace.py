@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal as OneOf
 
 import numpy as np
 
-from tenferro.tracer.bounds import Bounds, single_leaf, split_constant
+from tenferro.tracer.bounds import Bounds, presentable, seniority, single_leaf
 from tenferro.tracer.complaints import COUNTS, uncompared
 from tenferro.tracer.dims import DimExpr, Extent, Leaf, evaluate, leaf, leaves, mul, sub, substitute
 from tenferro.tracer.errors import (
@@ -426,7 +426,7 @@ class Trace:
 
     def _assume(self, relation: Relation, difference: Extent, holds: bool) -> None:
         """Record ``(0 relation difference) == holds`` and what follows from it."""
-        left, right = _presentable(relation, difference)
+        left, right = presentable(relation, difference)
         self.guards.append(ShapeGuard(relation, left, right, holds, user_line()))
         self._learn(relation, difference, holds)
 
@@ -454,7 +454,7 @@ class Trace:
         symbols = [m[0].leaf for m in terms if len(m) == 1 and m[0].leaf is not None]
         if len(terms) != 2 or len(symbols) != 2 or sorted(terms.values()) != [-1, 1]:
             return
-        first, second = sorted((s for s in symbols if s is not None), key=_seniority)
+        first, second = sorted((s for s in symbols if s is not None), key=seniority)
         low = [b for b in (self._bounds.leaf(first)[0], self._bounds.leaf(second)[0]) if b is not None]
         if low:
             self._bounds.learn_at_least(leaf(first.kind, first.index, first.axis), max(low))
@@ -484,28 +484,3 @@ class Trace:
         for k in range(known, len(self.guards)):
             self.guards[k] = replace(self.guards[k], asked=what)
         return value
-
-
-def _seniority(symbol: Leaf) -> tuple[int, int, int]:
-    return ({"extent": 0, "int": 1, "runtime": 2}[symbol.kind], symbol.index, symbol.axis)
-
-
-def _presentable(relation: Relation, difference: Extent) -> tuple[Extent, Extent]:
-    """``0 relation difference`` with negative terms moved to the left, constants included: ``2 <= n``, ``n == m``."""
-    rest, constant = split_constant(difference)
-    assert isinstance(rest, DimExpr)
-    left: Extent = 0
-    right: Extent = 0
-    for monomial, coefficient in rest.terms:
-        term = DimExpr(((monomial, abs(coefficient)),))
-        if coefficient > 0:
-            right = term if isinstance(right, int) else right + term
-        else:
-            left = term if isinstance(left, int) else left + term
-    if isinstance(left, int) or (constant < 0 and not isinstance(right, int)):
-        left = -constant if isinstance(left, int) else left - constant
-    elif isinstance(right, int):
-        right = constant
-    else:
-        right = right + constant
-    return (right, left) if relation == "==" and isinstance(left, int) else (left, right)

@@ -160,14 +160,16 @@ class Binder:
         return BoundPlan(self.actions, self.positions, outputs, tail, self.level, estimate=self.seconds, lent=lent)
 
     def _shape_results(self) -> None:
-        """An array that the last block makes takes the shape of the result that it is (a product with a vector is a
-        vector, a reshaped result is no view) where it is one result only."""
+        """An array that the last block makes takes the shape of the result that is all of it (a product with a vector
+        is a vector, a reshaped result is no view) where it is one result only."""
         slots = {o.index for o in self.plan.program.outputs if isinstance(o, Slot)}
         users = [self.places[s].position for s in slots]
         for slot in slots:
             place, dtype = self.places[slot], self.types[slot].dtype
             made, shape = self.made.get(place.position), place.strided.shape
-            if made is None or made.dtype != dtype or users.count(place.position) > 1 or place.position in self.shown:
+            if made is None or (made.dtype, math.prod(made.shape)) != (dtype, math.prod(shape)):
+                continue
+            if users.count(place.position) > 1 or place.position in self.shown:
                 continue
             if place.strided == Strided(0, shape, contiguous(shape, dtype.itemsize)):
                 self.made[place.position] = dataclasses.replace(made, shape=shape)
@@ -476,11 +478,9 @@ class Binder:
                 continue
             shape = evaluate_shape(kind.shape, self.env)
             self.put(slot.index, Place(position, Strided(0, shape, contiguous(shape, kind.dtype.itemsize))))
-            self.sizes[position] = int(np.prod(shape, dtype=np.int64)) * kind.dtype.itemsize
+            self.sizes[position] = math.prod(shape) * kind.dtype.itemsize
             self.declared[position] = (shape, kind.dtype)
-        if not dynamic:
-            return None
-        return Tail(number + 1, self, tuple(s.index for s in instruction.outputs), leaves)
+        return Tail(number + 1, self, tuple(s.index for s in instruction.outputs), leaves) if dynamic else None
 
     def _output(self, source: Source) -> int | Source:
         if not isinstance(source, Slot):

@@ -54,4 +54,9 @@ KEPT: tuple[RandomProgram, ...] = (
         (Argument("x", "bool", ("n", "m"), "strided", 88), Argument("y", "int64", (2, "n", "m"), "reversed", 69)),
         ("v0 = 2 - x", "v1 = y[:-1]", "np.copyto(v0, v0 + v1)"), ("v0",), (0.0,), SIZES,
     ),
+    # The first rows of a copy, alone.
+    RandomProgram(
+        (Argument("x", "complex128", (2, "n", "m"), "strided", 53),),
+        ("v0 = x.reshape(-1, x.shape[-1])", "v1 = v0[: v0.shape[0] // 2]"), ("v1",), (0.0,), SIZES,
+    ),
 )  # fmt: skip

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from numpy._core import multiarray
 
+import tenferro as tn
 from tenferro.engines.cpu import memory, toolchain
 from tenferro.tracer.errors import DtypeError, MemoryLimitError, ShapeError
 from tenferro.tracer.lines import SourceLine
@@ -391,3 +392,11 @@ def test_a_small_array_is_cheap():
             memory.empty((8,), dtype)
         best = min(best, (time.perf_counter() - start) / 2000)
     assert best < 3e-6  # 0.2 µs on an idle machine
+
+
+def test_a_result_that_is_a_part_is_written_whole():
+    """What is written is the whole array, however little of it is returned (found by fuzzing: it had room for that)."""
+    y = np.ones((4, 4, 10))[::2, ::2, ::2]
+    found = tn.jit(lambda y: y.reshape(-1, y.shape[-1])[: y.shape[0]])(y)
+    assert found.shape == (2, 5) and found.base.owner.shape == (4, 5)
+    np.testing.assert_array_equal(found, 1.0)
