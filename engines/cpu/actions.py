@@ -59,7 +59,12 @@ class Drop:
     positions: tuple[int, ...]
 
 
-Action: TypeAlias = ViewOf | Enter | Call | Drop
+@dataclass(frozen=True, slots=True)
+class Recheck:
+    """Indices pick elements of which there are none: no kernel looks at them, the reference engine does."""
+
+
+Action: TypeAlias = ViewOf | Enter | Call | Drop | Recheck
 
 
 @dataclass

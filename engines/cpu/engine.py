@@ -17,6 +17,7 @@ from typing import Any, assert_never
 import numpy as np
 
 from tenferro.engines.cpu import binding, loop_kernel, loops, memory, native, products, select, threads
+from tenferro.engines.cpu.actions import Recheck
 from tenferro.engines.cpu.any_tail import brought
 from tenferro.engines.cpu.binding import Binder, BoundPlan, Call, Drop, Enter, Place, Tail, ViewOf
 from tenferro.engines.cpu.direct import UnsealedBinder, direct
@@ -282,6 +283,9 @@ class CpuExecutable(Executable):
             case Drop(positions=positions):
                 for p in positions:
                     arrays[p] = None
+            case Recheck():
+                program = self.plan.program
+                ReferenceExecutable(program, self.executors).run(arrays[: len(program.inputs)])
             case Enter():
                 raise AssertionError("handled by the caller")
             case _:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tenferro.engines.cpu import layout as lay
+from tenferro.engines.cpu.actions import Recheck
 from tenferro.engines.cpu.columns import (
     FEW_SHORT_ROWS,
     MIN_COLUMNS,
@@ -32,7 +33,7 @@ from tenferro.engines.cpu.short_columns import short_layout
 from tenferro.engines.cpu.tiles import items
 from tenferro.engines.cpu.traffic import of_region
 from tenferro.lowering.checks import empty_error
-from tenferro.lowering.region import Iota, Load, Reduce, Region, Valid
+from tenferro.lowering.region import Gather, Iota, Load, Reduce, Region, Valid
 from tenferro.lowering.tree import has_identity
 
 if TYPE_CHECKING:
@@ -70,6 +71,8 @@ def add_region(binder: Binder, region: Region, prototype: Region) -> float:
     slots = {slot: place.strided for slot, place in binder.places.items()}
     itemsizes = _SlotItemSizes(binder)
     layout = lay.layout(region, slots, itemsizes, binder.env)
+    if layout.outer_count * layout.row_length == 0 and _is_indexed(binder, region):
+        binder.actions.append(Recheck())
     if layout.outer_count == 0 or (layout.row_length == 0 and not region.row_axes):
         return 0.0
     if layout.row_length == 0:
@@ -127,6 +130,14 @@ def _lines_ahead(writer: KernelWriter, layout: Layout, words: Sequence[int], gat
         extent, stride = (words[writer.params["g", k, name]] for name in ("extent", "stride"))
         found.append(lines_ahead(layout, writer.region.nodes[k].dtype.itemsize, extent, stride))
     return max(found, default=0)
+
+
+def _is_indexed(binder: Binder, region: Region) -> bool:
+    """Whether there are indices, which another run may look at: of a program without effects."""
+    indices = [region.nodes[n.index] for n in region.nodes if isinstance(n, Gather)]
+    shapes = [binder.places[n.access.slot].strided.shape if isinstance(n, Load) else () for n in indices]
+    instructions = binder.plan.program.instructions
+    return any(0 not in s for s in shapes) and not any(i.op.is_ordered(i.params) for i in instructions)
 
 
 def _refuse_empty(binder: Binder, region: Region) -> None:

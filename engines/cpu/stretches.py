@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import assert_never
 
-from tenferro.engines.cpu.binding import Action, Call, Drop, Enter, ViewOf
+from tenferro.engines.cpu.actions import Action, Call, Drop, Enter, Recheck, ViewOf
 from tenferro.lowering.plan import Plan, Stretch, seam_of
 
 
@@ -27,7 +27,7 @@ def stretches(plan: Plan, actions: Sequence[Action]) -> tuple[Stretch, ...]:
                 tell(step)
                 found.append(seam_of(step, instruction))
                 told = step + 1
-            case ViewOf() | Drop():
+            case ViewOf() | Drop() | Recheck():
                 pass
             case _:
                 assert_never(action)
