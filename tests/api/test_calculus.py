@@ -215,4 +215,6 @@ def test_as_many_counts_as_were_asked_for() -> None:
     for n in (2, 5):
         np.testing.assert_array_equal(sized(np.arange(3), np.ones(n)), np.bincount(np.arange(3), minlength=n)[:n])
     with pytest.raises(tn.TraceError, match=r"^comparison 4 <= \(number of counts\): a size known only"):
-        tn.jit(lambda i: np.bincount(i)[:4])(np.arange(3))
+        tn.jit(lambda i: i if 4 <= np.bincount(i).shape[0] else -i)(np.arange(3))
+    for n in (2, 4, 9):
+        np.testing.assert_array_equal(tn.jit(lambda i: np.bincount(i)[:4])(np.arange(n)), np.ones(min(n, 4)))
