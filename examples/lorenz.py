@@ -108,6 +108,7 @@ def plot(file: Path, along: Array, growth: Array) -> None:
     time = STEP * np.arange(1, len(growth) + 1)
     right.semilogy(time, growth, color="#c63", label="disturbance of the beginning by (1, 0, 0), first order")
     right.semilogy(time, growth[0] * np.exp(0.9056 * time), "--", color="gray", label="exp(0.9056 t)")
+    right.set_yticks([10.0**k for k in range(0, 161, 40)])
     right.set(xlabel="time", ylabel="distance", title="growth of a disturbance")
     right.grid(True, alpha=0.3)
     right.legend(fontsize=8)
