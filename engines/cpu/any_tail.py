@@ -125,8 +125,7 @@ def _written(bound: BoundPlan, formula: Formula) -> AnyTail:
             case Call() | Drop() | Recheck():
                 pass
     followed = [(x, 8 * k) for k, x in enumerate(numbers) if isinstance(x, Hinted)]
-    constants, lines = formula.written(followed)
-    head = [len(formula.leaves), len(constants), 8 * len(lines), *formula.leaves, *constants, *lines]
+    head = formula.words(followed)
     template = np.array([*head, *map(hint, numbers)], np.int64)
     places = {number: len(head) + place for number, place in places.items()}
     return AnyTail(bound, template, len(head), places, formula.numbers)

@@ -146,7 +146,7 @@ class Binder:
         self.close_block(is_last=True)
         brief = 0.0
         improvable = self.seconds - self.settled
-        if self.good_from < math.inf and self.good_from < improvable:
+        if self.good_from < math.inf and self.good_from < improvable:  # no formula has an infinite number
             self.level, brief = GOOD, BRIEF_SHARE * improvable
         blocks = [action for action in self.actions if isinstance(action, Enter)]
         for action in blocks:

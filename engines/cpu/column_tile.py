@@ -113,11 +113,6 @@ class TileEntry(ABC):
         """The index of column v of the tile along the last outer loop, where some node asks for it."""
         return self.code.add(self.scalars[-1], v) if self.counts else None
 
-    def clear(self, target: str, count: int) -> None:
-        """Zeros, in the place of what a pad's memory held before."""
-        self.kernel.module.declare("declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)")
-        self.code.do(f"call void @llvm.memset.p0.i64(ptr {target}, i8 0, i64 {count}, i1 false)")
-
     def copy(self, target: str, source: str, count: str) -> None:
         self.kernel.module.declare("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
         self.code.do(f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {source}, i64 {count}, i1 false)")

@@ -139,7 +139,7 @@ class TileFunction(TileEntry):
         code, kernel = self.code, self.kernel
         for a, kind in enumerate(kernel.variant.kinds):
             self.pads[a] = code.alloca(kernel.lanes * 16)
-            self.clear(self.pads[a], kernel.lanes * kernel.itemsize(a))
+            elements.clear(kernel.module, code, self.pads[a], kernel.lanes * kernel.itemsize(a))
             if kind == "packed":
                 self.scratch[a] = code.alloca(SHORT_ROW * kernel.widest_tile * kernel.itemsize(a))
         for k, node in enumerate(self.region.nodes):

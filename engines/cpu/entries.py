@@ -240,7 +240,7 @@ class Entry:
         forms = [] if form.kind == "leaf" else _form_words(form)
         written = [word for leaf in leaves for word in image.leaf(leaf)]
         records = [word for record in (*self._records, *self._last) for word in record]
-        sizes = [] if formula is None else formula_words(formula, image)
+        sizes = [] if formula is None else formula.words(image.followed)
         leaves_at = m.ENTRY_WORDS + len(self._names) + len(records)
         forms_at = leaves_at + len(written)
         head = [
@@ -324,12 +324,6 @@ class Image:
         if leaf.engine is not None:
             return [source, which, r.AS_WRAPPED, id(leaf.engine), id(leaf.is_scalar)]
         return [source, which, r.AS_SCALAR if leaf.kind == "scalar" else r.AS_IS, 0, 0]
-
-
-def formula_words(formula: Formula, image: Image) -> list[int]:
-    """What ``native_sizes.follow`` reads: the image is as the formula's leaves in the call that was bound."""
-    constants, lines = formula.written(image.followed)
-    return [len(formula.leaves), len(constants), 8 * len(lines), *formula.leaves, *constants, *lines]
 
 
 def _pushes(form: Form) -> int:

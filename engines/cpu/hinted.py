@@ -94,6 +94,11 @@ class Formula:
         constants = [c if kind is int else struct.unpack("<q", c)[0] for kind, c in self._constants]
         return constants, words
 
+    def words(self, patches: Iterable[tuple[Hinted, int]]) -> list[int]:
+        """What ``native_sizes.follow`` reads: the block is as the leaves in the call that was bound."""
+        constants, lines = self.written(patches)
+        return [len(self.leaves), len(constants), 8 * len(lines), *self.leaves, *constants, *lines]
+
     @property
     def numbers(self) -> int:
         """Leaves, constants and results."""

@@ -100,6 +100,7 @@ class Call:
         carry = [np.ascontiguousarray(x).reshape(np.shape(x)) for x in operands[: loop.carry]]
         self.shape = next((c.shape for c in carry if c.ndim), ())
         self.count = math.prod(self.shape)
+        self._lanes = lanes_of(loop, self.count)
         self.carry = carry
         self._entries = 0
         self.control = np.zeros(CONTROL_WORDS, np.int64)
@@ -158,7 +159,7 @@ class Call:
     def run(self, first: int, last: int, share: int | None) -> tuple[int, int, bool]:
         """Turns from ``first`` on and before ``last``; the latch, the turn that was come to, whether it goes on."""
         latch, goes_on, now = native.CLEAN, True, first
-        tail = self._tail()
+        tail = _Tail(self.count, self._lanes if self.count % self._lanes else 0)
         while now < last and goes_on and latch == native.CLEAN or not self._entries:
             stop = min(last, now + turns_at_once(self.loop))
             self._values[FROM], self._values[TO], self.control[GOES_ON] = now, stop, 0
@@ -168,15 +169,10 @@ class Call:
         tail.put_back(self.carry)
         return latch, now, goes_on
 
-    def _tail(self) -> _Tail:
-        lanes = lanes_of(self.loop, self.count)
-        return _Tail(self.count, lanes if self.count % lanes else 0)
-
     def _enter(self, turns: int, tail: _Tail, share: int | None) -> int:
         """So many turns of all vectors; the latch. From the second time on arrays are written where they are read, but
         for the last vector's lanes, which the one before reads too."""
-        lanes = lanes_of(self.loop, self.count)
-        total, seconds = vectors(self.count, lanes), self._kernel.seconds_of(turns)
+        total, seconds = vectors(self.count, self._lanes), self._kernel.seconds_of(turns)
         is_in_place = self._entries > 0
         made = [x if is_in_place and x.ndim else memory.empty(x.shape, x.dtype) for x in self.carry]
         is_apart = is_in_place and tail.lanes > 0
@@ -201,7 +197,7 @@ class Call:
             values[self.words["in", k]] = x.ctypes.data - (first * x.itemsize if x.ndim else 0)
             values[self.words["out", k]] = y.ctypes.data - (first * y.itemsize if y.ndim else 0)
         grain = max(1, round(GRAIN_SECONDS / max(seconds, 1e-9)))
-        block.add_launch(self._kernel.address(lanes_of(self.loop, self.count)), total, grain, values)
+        block.add_launch(self._kernel.address(self._lanes), total, grain, values)
 
 
 class _Tail:

@@ -25,6 +25,7 @@ from tenferro.engines.cpu.product_writer import (
     Number,
     most_columns,
     most_rows,
+    rounds_once,
 )
 from tenferro.tracer.records import dataclass
 
@@ -79,8 +80,7 @@ class PackedWriter(PackingWriter):
 
     @property
     def rounds_once(self) -> bool:
-        """Whether sums are kept in a wider dtype until the last step."""
-        return self.stored != self.scalar
+        return rounds_once(self.dtype)
 
     def _micro(self, rows: int, vectors: int) -> str:
         """A register tile over ``depth`` steps: starts from zero or from what stands in C."""

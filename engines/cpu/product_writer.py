@@ -64,7 +64,12 @@ def registers(dtype: np.dtype[Any], vector_bits: int) -> Registers:
 
 def part_of(dtype: np.dtype[Any]) -> int:
     """Bytes of the real number that a dtype is computed in: float16 in float32, complex numbers in their parts."""
-    return 4 if dtype == np.float16 else dtype.itemsize // (2 if dtype.kind == "c" else 1)
+    return 4 if rounds_once(dtype) else dtype.itemsize // (2 if dtype.kind == "c" else 1)
+
+
+def rounds_once(dtype: np.dtype[Any]) -> bool:
+    """Whether sums are kept in a wider dtype until the last step."""
+    return dtype == np.float16
 
 
 def packed_bytes(dtype: np.dtype[Any]) -> int:
@@ -101,7 +106,7 @@ class ProductWriter:
         self.is_float = dtype.kind in "fc"
         self.part_size = part_of(dtype)
         self.scalar = {4: "float", 8: "double"}[self.part_size] if self.is_float else f"i{8 * self.part_size}"
-        self.stored = "half" if dtype == np.float16 else self.scalar
+        self.stored = "half" if rounds_once(dtype) else self.scalar
         self.registers = registers(dtype, vector_bits)
         self.used: set[str] = set()
 

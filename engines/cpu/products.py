@@ -169,7 +169,7 @@ def _tile(sizes: Sizes, dtype: Dtype, form: p.Registers) -> tuple[int, int]:
     """Rows and columns of a tile of ``packed``: equal ones, as tall as blocks may be, smaller where they are few. A
     tile's columns are copied part by part beside its rows, which are copied once; not where sums are rounded once."""
     downward = -(-sizes.rows // p.most_rows(dtype, form))
-    across = -(-sizes.columns // p.most_columns(dtype, form)) if dtype == np.float16 else 1
+    across = -(-sizes.columns // p.most_columns(dtype, form)) if p.rounds_once(dtype) else 1
     work = sizes.batch * sizes.rows * sizes.columns * sizes.depth
     tiles = TILES_OF_A_THREAD * threads.default_count()
     while sizes.batch * downward * across < tiles and work >= 2 * LEAST_TILE * sizes.batch * downward * across:

@@ -212,7 +212,7 @@ class ShortTile(TileEntry):
             size, lines, step = self.kernel.itemsize(a), str(self._rows_of(a)), lanes * self.kernel.itemsize(a)
             count, real = code.mul(rest, size), code.at(starts[a], code.mul(whole, size))
             if kind == "node":
-                self.clear(pad, self._rows_of(a) * step)
+                elements.clear(self.kernel.module, code, pad, self._rows_of(a) * step)
             if self._is_recorded(a):
                 lines, step, count = rest, self.n * size, str(self.n * size)
                 real = code.at(starts[a], code.mul(whole, pitches[a]))

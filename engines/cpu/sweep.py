@@ -135,7 +135,7 @@ class PassFunction:
             self._copy_packed(access, scratch, length, pack=True)
             self._intrinsics()
             end = self.code.at(scratch, self.code.mul(length, itemsize))
-            self.code.do(f"call void @llvm.memset.p0.i64(ptr {end}, i8 0, i64 {lanes * itemsize}, i1 false)")
+            elements.clear(self.kernel.module, self.code, end, lanes * itemsize)
 
     def _copy_packed(self, access: int, scratch: str, length: str, pack: bool) -> None:
         code, rank = self.code, self.kernel.variant.row_rank
@@ -295,7 +295,8 @@ class PassFunction:
     def _fill_pad(self, stream: Stream, source: str, left: str) -> None:
         self._intrinsics()
         size = self.kernel.lanes * stream.itemsize
-        self.code.do(f"call void @llvm.memset.p0.i64(ptr {stream.pad}, i8 0, i64 {size}, i1 false)")
+        assert stream.pad is not None
+        elements.clear(self.kernel.module, self.code, stream.pad, size)
         count = self.code.mul(left, stream.itemsize)
         self.code.do(f"call void @llvm.memcpy.p0.p0.i64(ptr {stream.pad}, ptr {source}, i64 {count}, i1 false)")
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tenferro.engines.cpu import elements
 from tenferro.engines.cpu.code import Code
 from tenferro.engines.cpu.params import BLOCK, LENGTH
 from tenferro.engines.cpu.permute import Permutes
@@ -182,14 +183,12 @@ class Lines:
 
 
 def zero_tails(module: ModuleText, code: Code, lines: Lines, lanes: int, itemsize: int) -> None:
-    """Zeros behind rows that end within a vector. What lies there is computed on and thrown away, but a subnormal
-    number (as addresses are, read as numbers) takes some processors two hundred cycles an operation."""
+    """Zeros behind rows that end within a vector."""
     left = code.emit(f"and i64 {code.sub(0, lines.width)}, {lanes - 1}")
-    module.declare("declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)")
 
     def row(r: str, _: list[str]) -> list[str]:
         end = code.at(lines.base, code.add(code.mul(r, lines.pitch), code.mul(lines.width, itemsize)))
-        code.do(f"call void @llvm.memset.p0.i64(ptr {end}, i8 0, i64 {code.mul(left, itemsize)}, i1 false)")
+        elements.clear(module, code, end, code.mul(left, itemsize))
         return []
 
     def all_rows() -> None:

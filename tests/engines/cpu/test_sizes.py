@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 import tenferro as tn
 from tenferro.engines.cpu import native, native_sizes
 from tenferro.engines.cpu.direct import direct
-from tenferro.engines.cpu.entries import Image, formula_words
+from tenferro.engines.cpu.entries import Image
 from tenferro.engines.cpu.hinted import Formula, Hinted, Unfollowed, hint
 from tenferro.engines.cpu.kernel import FAST, GOOD
 from tenferro.shortcuts import layouts_of
@@ -213,7 +213,7 @@ def words_differ(jitted: Any, first: Sequence[Any], others: Sequence[Sequence[An
     numbers = {k: k for k in range(len(first))}
     image = Image(shortcut, numbers, [])
     follower = Follower(formula, [0])
-    follower._formula = np.array(formula_words(formula, image), np.int64)
+    follower._formula = np.array(formula.words(image.followed), np.int64)
     follower.words = image.words
     possible = served = 0
     for inputs in (first, *others):
