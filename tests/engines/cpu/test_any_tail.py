@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -87,11 +87,8 @@ def test_threads_have_words_of_their_own(runs: Any) -> None:
             if not np.array_equal(jitted(runs[k]), wanted[k]):
                 failed.append(k)
 
-    threads = [threading.Thread(target=work, args=(turn,)) for turn in range(6)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(work, range(6)))
     assert not failed
 
 
