@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import NoReturn, TypeAlias
 
-from tenferro.tracer.errors import CheckError
+from tenferro.tracer.dims import Leaf
+from tenferro.tracer.errors import CheckError, LoweringError
 from tenferro.tracer.lines import SourceLine
 from tenferro.tracer.op import Op
 from tenferro.tracer.program import ArrayType, DimScalar, InputKind, Literal, Params, ShapeGuard
@@ -59,6 +60,16 @@ class Instruction:
         ins = ", ".join(f"{x}{'!' if last else ''}" for x, last in zip(self.inputs, self.last_use, strict=True))
         params = f"[{self.params}]" if len(self.params) else ""
         return f"{outs} = {self.op.name}{params}({ins})"
+
+    def runtime_extent(self, output: int, axis: int) -> Leaf | None:
+        """The run-time extent that the axis of the result tells; None for a number, which was known before."""
+        expr = self.types[output].shape[axis]
+        if isinstance(expr, int):
+            return None
+        leaf = expr.terms[0][0][0].leaf
+        if leaf is None:
+            raise LoweringError(f"{self.op.name}: axis {axis} of the result is {expr}; a single leaf is needed")
+        return leaf
 
 
 @dataclass(frozen=True, slots=True)

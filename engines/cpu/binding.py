@@ -42,7 +42,6 @@ from tenferro.lowering.plan import AdoptStep, CallStep, Plan, RegionStep, Step, 
 from tenferro.lowering.region import Access, Gather, Load, Region, Store, ViewStep as View
 from tenferro.tracer import op
 from tenferro.tracer.dims import Leaf, evaluate_shape
-from tenferro.tracer.errors import LoweringError
 from tenferro.tracer.lines import SourceLine
 from tenferro.tracer.op import Extension, Host
 from tenferro.tracer.ops import control
@@ -369,6 +368,11 @@ class Binder:
         block.estimate(first, seconds)
         self.block_seconds += seconds
 
+    def settle(self, seconds: float) -> None:
+        """Count the seconds of a launch whose code is the same at either level."""
+        self.block_seconds += seconds
+        self.settled += seconds
+
     def _copied(self, access: Access, steps: int) -> Access:
         """Copy the array in front of the reshape ``views[steps]`` and reshape the copy."""
         dtype = self.types[access.slot].dtype
@@ -470,7 +474,7 @@ class Binder:
         if views:  # they hold the memory of what they are views of
             self.actions.append(Drop(views))
         self.owned |= set(outputs)
-        measured = ((_leaf(instruction, o, axis), outputs[o], axis) for o, axis in dynamic)
+        measured = ((instruction.runtime_extent(o, axis), outputs[o], axis) for o, axis in dynamic)
         leaves = tuple([(found, position, axis) for found, position, axis in measured if found is not None])
         for slot, position, kind in zip(instruction.outputs, outputs, instruction.types, strict=True):
             if dynamic:
@@ -487,14 +491,3 @@ class Binder:
             return source
         lent = self.lending.output(self, source.index)
         return self.array_of(source.index) if lent is None else lent
-
-
-def _leaf(instruction: Instruction, output: int, axis: int) -> Leaf | None:
-    """The run-time extent that the axis of the result tells; None for a number, which was known before."""
-    expr = instruction.types[output].shape[axis]
-    if isinstance(expr, int):
-        return None
-    leaf = expr.terms[0][0][0].leaf
-    if leaf is None:
-        raise LoweringError(f"{instruction.op.name}: axis {axis} of the result is {expr}; a single leaf is needed")
-    return leaf

@@ -163,8 +163,7 @@ class _Scan:
         launch = block.add_launch(lambda level: kernel.address(lanes), total, grain, values, origin)
         for word, position, offset in patches:
             block.add_patch(binder.patch(position), launch, word, offset)
-        binder.block_seconds += seconds * total
-        binder.settled += seconds * total
+        binder.settle(seconds * total)
 
     def _read(
         self, operand: _Operand, word: int, values: list[int], patches: list[tuple[int, int, int]]
@@ -302,8 +301,7 @@ class _BlockScan:
         for word, position, offset in self._patches:
             block.add_patch(binder.patch(position), launch, word, offset)
         block.held.append(self._bound)
-        binder.block_seconds += self._bound.estimate * self._length
-        binder.settled += self._bound.estimate * self._length
+        binder.settle(self._bound.estimate * self._length)
         binder.checked = True
 
     def _word(self, entry: int, field: int) -> int:

@@ -110,8 +110,7 @@ def add_product(binder: Binder, instruction: Instruction) -> None:
     if sizes.batch and sizes.rows and sizes.columns:
         offsets = (a.offset, b.offset, made.strided.offset)
         seconds = _launch(binder, dtype, sizes, (*(side.position for side in sides), made.position), offsets)
-        binder.block_seconds += seconds
-        binder.settled += seconds
+        binder.settle(seconds)
 
 
 def _levels(a: Strided, b: Strided) -> tuple[Level, ...]:
