@@ -170,6 +170,8 @@ class StreamRun(WorkerRun):
     def settle(self, token: StreamToken) -> None:
         """Wait for the device to come to the end of ``token``, and look at all checks up to there, in order."""
         for before in self._tokens[self._settled :]:
+            if token.is_settled:  # others may settle it meanwhile, and what comes after it is not waited for
+                break
             assert isinstance(before, StreamToken)
             if (event := before.event) is not None:
                 with suppress(DeviceError):  # found again below

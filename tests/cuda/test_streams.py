@@ -78,6 +78,18 @@ def test_a_launch_is_submitted_and_not_waited_for(engines: list[CudaEngine]):
         enqueued(run, data.fill(3))
 
 
+def test_a_token_that_is_settled_waits_for_nothing(engines: list[CudaEngine]):
+    data = Bytes(engines[0])
+    run = begun(engines[0])
+    first = enqueued(run, data.fill(1))
+    assert first.wait() and data.now == {1}
+    after = enqueued(run, data.fill(2), first)  # its thread finds ``first`` settled
+    assert not event_of(after).is_done and first.wait() and not event_of(after).is_done and data.now == {1}
+    last = enqueued(run, data.fill(3), first)
+    assert not event_of(last).is_done and data.now == {1}
+    assert run.drain() == [] and data.now == {3}
+
+
 def test_a_stream_waits_for_another_gpu_and_no_thread_does(engines: list[CudaEngine]):
     here, there = (Bytes(e) for e in engines)
     runs = [begun(e) for e in engines]
