@@ -81,7 +81,9 @@ class Shortcut:
     place among the block's arrays. outputs: for each of the program's outputs what it is. ``made``: the byte offsets in
     the block of the arrays that it makes. calls: as often it may be entered before Python is to look again, −1 for any
     number.
-    threads: that a run may use outside of scopes; ``share``: at most so many in one, 0 for any number."""
+    threads: that a run may use outside of scopes; ``share``: at most so many in one, 0 for any number.
+    ``chain``: the byte offset of the first operation where ``block`` is a chain's frame, else 0; ``held``: words of it
+    that are to name the values of inputs, by these."""
 
     owner: object
     block: Sequence[int]
@@ -92,6 +94,8 @@ class Shortcut:
     views: tuple[ViewFrom, ...] = ()
     calls: int = -1
     share: int = 0
+    chain: int = 0
+    held: tuple[tuple[int, int], ...] = ()
 
 
 class Executable(ABC):

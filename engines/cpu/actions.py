@@ -53,6 +53,22 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
+class Select:
+    """The rows of an array where a mask of so many ``rows`` is True, in order, both in row-major order; ``row``: the
+    sizes of one. ``tag``: of the memory."""
+
+    instruction: Instruction
+    source: int
+    mask: int
+    output: int
+    rows: int
+    row: tuple[int, ...]
+    dtype: np.dtype[Any]
+    tag: int
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
 class Drop:
     """The arrays at ``positions`` are dead."""
 
@@ -64,7 +80,11 @@ class Recheck:
     """Indices pick elements of which there are none: no kernel looks at them, the reference engine does."""
 
 
-Action: TypeAlias = ViewOf | Enter | Call | Drop | Recheck
+Action: TypeAlias = ViewOf | Enter | Call | Select | Drop | Recheck
+
+Path: TypeAlias = tuple[tuple[int, ...], ...]
+"""The extents that a run measured, in order: those of each tail."""
+KEPT_PATHS = 4
 
 
 @dataclass
@@ -82,6 +102,7 @@ class BoundPlan:
     lent: frozenset[int] = frozenset()  # donated inputs that outputs lie in
     refused: Mapping[int, str] = field(default_factory=dict)  # the other donated inputs, and why
     only: Enter | None = None  # the block of a plan that is nothing but it
+    paths: list[Path] = field(default_factory=list)  # that runs have taken lately
     picks: tuple[int, ...] = ()  # which of that block's arrays are the outputs; −1 − input for one that lies there
 
     def __post_init__(self) -> None:
@@ -92,3 +113,8 @@ class BoundPlan:
             self.only = self.actions[0]
             found = [o for o in self.outputs if isinstance(o, int)]
             self.picks = tuple([-1 - o if o in self.lent else 1 + made.index(o) for o in found])
+
+    def note(self, path: Path) -> None:
+        """A run has taken this path."""
+        if path not in self.paths:
+            self.paths = [*self.paths[1 - KEPT_PATHS :], path]

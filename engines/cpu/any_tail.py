@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tenferro.engines.cpu import native
-from tenferro.engines.cpu.actions import Action, BoundPlan, Call, Drop, Enter, Recheck, ViewOf
+from tenferro.engines.cpu.actions import Action, BoundPlan, Call, Drop, Enter, Recheck, Select, ViewOf
 from tenferro.engines.cpu.binding import Tail
 from tenferro.engines.cpu.direct import Unsealed, UnsealedBinder
 from tenferro.engines.cpu.hinted import Formula, Hinted, hint
@@ -122,7 +122,7 @@ def _written(bound: BoundPlan, formula: Formula) -> AnyTail:
                 numbers += block.template
             case ViewOf(offset=offset, shape=shape, strides=strides):
                 numbers += [offset, *shape, *strides]
-            case Call() | Drop() | Recheck():
+            case Call() | Select() | Drop() | Recheck():
                 pass
     followed = [(x, 8 * k) for k, x in enumerate(numbers) if isinstance(x, Hinted)]
     head = formula.words(followed)

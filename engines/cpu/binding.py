@@ -25,6 +25,7 @@ from tenferro.engines.cpu.actions import (
     Call as Call,
     Drop as Drop,
     Enter as Enter,
+    Select as Select,
     ViewOf as ViewOf,
 )
 from tenferro.engines.cpu.arena import ARENA, Made, lay_out
@@ -44,7 +45,7 @@ from tenferro.tracer import op
 from tenferro.tracer.dims import Leaf, evaluate_shape
 from tenferro.tracer.lines import SourceLine
 from tenferro.tracer.op import Extension, Host
-from tenferro.tracer.ops import control
+from tenferro.tracer.ops import control, library
 from tenferro.tracer.program import ArrayType
 from tenferro.tracer.records import dataclass
 
@@ -461,6 +462,11 @@ class Binder:
 
             if add_scan(self, instruction) or add_block_scan(self, instruction):
                 return None
+        if instruction.op is library.mask_select:
+            from tenferro.engines.cpu.selections import bind_selection  # as above
+
+            if (tail := bind_selection(self, instruction, number)) is not None:
+                return tail
         first = self.positions
         sources = tuple([self.array_of(s.index) if isinstance(s, Slot) else s for s in instruction.inputs])
         self.close_block()

@@ -6,6 +6,8 @@ anything between that Python does.
 
 from __future__ import annotations
 
+from typing import Any
+
 from tenferro.engines.cpu import threads
 from tenferro.engines.cpu.binding import Binder, BoundPlan, Drop, Enter, ViewOf
 from tenferro.engines.cpu.native import Block
@@ -31,6 +33,13 @@ class UnsealedBinder(Binder):
     make_block = Unsealed
 
 
+def words_of(block: Block) -> list[Any]:
+    """A block's template."""
+    if isinstance(block, Unsealed) and block.template is not None:
+        return block.template
+    return block.words() if block.buffer is None else block.buffer.tolist()
+
+
 @dataclass(frozen=True, slots=True)
 class Direct:
     """positions: of the block's arrays among the program's inputs."""
@@ -43,9 +52,7 @@ class Direct:
     def shortcut(self, owner: object, share: int | None, calls: int) -> Shortcut:
         """For entries; ``owner`` keeps the block's code alive. ``share``: of the process's threads."""
         block = self.block or Block()
-        words = block.template if isinstance(block, Unsealed) else None
-        if words is None:
-            words = block.words() if block.buffer is None else block.buffer.tolist()
+        words = words_of(block)
         made = tuple([8 * (words[OUTPUTS_AT] + k) for k in range(words[OUTPUTS])])
         places = {p: k for k, p in enumerate(self.positions)}
         usual = threads.usual_count(share)

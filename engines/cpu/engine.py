@@ -17,9 +17,10 @@ from typing import Any, assert_never
 import numpy as np
 
 from tenferro.engines.cpu import binding, loop_kernel, loops, memory, native, products, select, threads
-from tenferro.engines.cpu.actions import Recheck
+from tenferro.engines.cpu.actions import Recheck, Select
 from tenferro.engines.cpu.any_tail import brought
 from tenferro.engines.cpu.binding import Binder, BoundPlan, Call, Drop, Enter, Place, Tail, ViewOf
+from tenferro.engines.cpu.chains import Chain, chained
 from tenferro.engines.cpu.direct import UnsealedBinder, direct
 from tenferro.engines.cpu.donating import bind_donated
 from tenferro.engines.cpu.hinted import hint
@@ -41,7 +42,6 @@ from tenferro.tracer.config import config
 from tenferro.tracer.dims import Environment, Leaf
 from tenferro.tracer.errors import LoweringError
 from tenferro.tracer.op import Control, ControlKind
-from tenferro.tracer.ops import library
 from tenferro.tracer.ops.control import LOOPS
 from tenferro.tracer.program import DimScalar, Literal
 
@@ -126,9 +126,16 @@ class CpuExecutable(Executable):
         bound.seconds = time.perf_counter() - start
         bound.seconds_left -= bound.seconds
         if bound.seconds_left <= 0.0:
-            # A new object: another thread may be running the old one.
-            self._bound[key] = self._bound_at(GOOD, inputs, donation)
+            self._improved(key, bound, inputs, donation)
         return result
+
+    def _improved(
+        self, key: Any, bound: BoundPlan, inputs: Sequence[Array | int], donation: Donation | None
+    ) -> BoundPlan:
+        """The plan at the better level, from now on: a new object, since another thread may be running the old one."""
+        made = self._bound[key] = self._bound_at(GOOD, inputs, donation)
+        made.paths = bound.paths
+        return made
 
     def run_donated(self, inputs: Sequence[Array | int], donation: Donation) -> RunResult:
         return self.run(inputs, donation)
@@ -142,12 +149,19 @@ class CpuExecutable(Executable):
         key = _layout_key(inputs, donation)
         bound = self._bound.get(key)
         if bound is not None and is_spent and bound.seconds_left > 0.0:
-            bound = self._bound[key] = self._bound_at(GOOD, inputs, donation)
-        found = None if bound is None else direct(bound, len(inputs))
-        if bound is None or found is None:
+            bound = self._improved(key, bound, inputs, donation)
+        if bound is None:
+            return None
+        found = direct(bound, len(inputs)) or self._chained(bound, inputs)
+        if found is None:
             return None
         calls = max(1, int(bound.seconds_left / max(bound.seconds, 1e-6))) if bound.seconds_left > 0.0 else -1
         return found.shortcut((self, bound), self._share, calls)
+
+    def _chained(self, bound: BoundPlan, inputs: Sequence[Array | int]) -> Chain | None:
+        """For a plan of more than one block."""
+        arrays = [k for k, x in enumerate(inputs) if isinstance(x, np.ndarray) and x.ndim]
+        return chained(bound, len(inputs), arrays, bound.paths)
 
     def shortcut_of_sizes(self, layouts: Sequence[Any], is_spent: bool = False) -> Shortcut | None:
         is_good = is_spent or self._tier == "2" or any(b.level == GOOD for b in self._bound.values())
@@ -242,6 +256,8 @@ class CpuExecutable(Executable):
         """Carry out a bound plan and the tails that its run-time extents lead to; returns the last one. ``effects``
         collects the results of ordered operations."""
         actions: Sequence[binding.Action] = bound.actions
+        first = bound
+        path: list[tuple[int, ...]] = []
         while True:
             for action in actions:
                 if type(action) is Enter:
@@ -254,8 +270,12 @@ class CpuExecutable(Executable):
                 else:
                     self._act_in_python(action, arrays, runtime, effects)
             if bound.tail is None:
+                if path:
+                    first.note(tuple(path))
                 return bound
-            bound, actions = self._follow(bound.tail, arrays, runtime)
+            extents = tuple([arrays[position].shape[axis] for _, position, axis in bound.tail.leaves])
+            path.append(extents)
+            bound, actions = self._follow(bound.tail, extents, runtime)
             arrays += [None] * (bound.positions - len(arrays))
 
     def _enter_in_turn(self, action: Enter, arrays: list[Any]) -> int:
@@ -283,6 +303,8 @@ class CpuExecutable(Executable):
             case Drop(positions=positions):
                 for p in positions:
                     arrays[p] = None
+            case Select(source=source, mask=mask, output=output):
+                arrays[output] = select.mask_select(arrays[source], arrays[mask])
             case Recheck():
                 program = self.plan.program
                 ReferenceExecutable(program, self.executors).run(arrays[: len(program.inputs)])
@@ -293,10 +315,6 @@ class CpuExecutable(Executable):
 
     def _call(self, action: Call, arrays: list[Any], runtime: dict[Leaf, int], effects: list[tuple[Any, ...]]) -> None:
         instruction = action.instruction
-        x, mask = action.sources if instruction.op is library.mask_select else (None, None)
-        if isinstance(x, int) and isinstance(mask, int):
-            arrays[action.outputs[0]] = select.mask_select(arrays[x], arrays[mask])
-            return
         env = {**input_sizes(arrays[: len(self.plan.program.inputs)]), **runtime}
         operands = []
         for source in action.sources:
@@ -377,10 +395,9 @@ class CpuExecutable(Executable):
         return unit.run([int(x) if is_int else np.asarray(x) for x, is_int in zip(inputs, ints, strict=True)]).outputs
 
     def _follow(
-        self, tail: Tail, arrays: list[Any], runtime: dict[Leaf, int]
+        self, tail: Tail, extents: tuple[int, ...], runtime: dict[Leaf, int]
     ) -> tuple[BoundPlan, Sequence[binding.Action]]:
         """The rest under the extents that were measured: its binding, and what to do."""
-        extents = tuple([arrays[position].shape[axis] for _, position, axis in tail.leaves])
         runtime.update((leaf, n) for (leaf, _, _), n in zip(tail.leaves, extents, strict=True))
         found = tail.bound.get(extents)
         if found is None and tail.bound and not recorders and (served := brought(tail, extents)) is not None:

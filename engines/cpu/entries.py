@@ -247,7 +247,7 @@ class Entry:
             id(self), int(image.words.ctypes.data), shortcut.threads, self._given, len(self._names),
             len(self._records) + len(self._last), 8 * (m.ENTRY_WORDS + len(self._names)), shortcut.calls, 0,
             len(leaves), 8 * leaves_at, len(forms), 8 * forms_at, len(shortcut.views), image.views_at,
-            8 * (forms_at + len(forms)) if sizes else 0, shortcut.share,
+            8 * (forms_at + len(forms)) if sizes else 0, shortcut.share, shortcut.chain,
         ]  # fmt: skip
         names = [id(name) for name in self._names]
         self.words = np.array([*head, *names, *records, *written, *forms, *sizes], np.int64)
@@ -276,7 +276,8 @@ _ITEM = "item"  # the method of an array that gives its number
 
 
 class Image:
-    """What an entry copies for each run: its block's template, behind it the views and the sizes among the results.
+    """What an entry copies for each run: its block's template, or a chain's frame; behind it the views and the sizes
+    among the results.
 
     ``words``: as of the call that was bound; ``followed``: those that a formula gives, with their places in bytes."""
 
@@ -295,6 +296,8 @@ class Image:
             if leaf.source == "size":
                 self._sizes.append(8 * len(words))
                 words.append(leaf.which)
+        for place, number in shortcut.held:
+            words[place] = inputs[number]
         words[WORDS] = len(words)
         self.followed = [(word, 8 * k) for k, word in enumerate(words) if isinstance(word, Hinted)]
         self.words = np.array([hint(word) for word in words], np.int64)

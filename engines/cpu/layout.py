@@ -51,6 +51,12 @@ def contiguous(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
+def is_ordered(x: Strided, itemsize: int) -> bool:
+    """Whether the elements lie one behind the other in C order."""
+    pairs = zip(x.shape, x.strides, contiguous(x.shape, itemsize), strict=True)
+    return all(n == 1 or step == expected for n, step, expected in pairs)
+
+
 def apply_views(start: Strided, views: Sequence[ViewStep], env: Environment) -> Strided:
     """Follow a chain of views; raises NeedsCopyError at a reshape without a strided form."""
     current = start

@@ -22,6 +22,7 @@ import numpy as np
 from tenferro.engines import recording
 from tenferro.engines.cpu import (
     native_call,
+    native_chain,
     native_entry,
     native_loop,
     native_match,
@@ -48,8 +49,8 @@ CLEAN = 2**63 - 1
 """The latch of a run in which no kernel found anything."""
 
 _MODULES = (
-    native_steering, native_pool, native_memory, native_entry, native_sizes, native_match, native_results, native_call,
-    native_loop,
+    native_steering, native_pool, native_memory, native_entry, native_sizes, native_match, native_results, native_chain,
+    native_call, native_loop,
 )  # fmt: skip
 _METH_FASTCALL = 0x80
 _lock = threading.RLock()

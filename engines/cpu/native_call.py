@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tenferro.engines.cpu.native_chain import DONE, FAILED, run_chain
 from tenferro.engines.cpu.native_entry import (
     DATA_AT,
     LATCH,
@@ -35,6 +36,7 @@ from tenferro.engines.cpu.native_match import (
     BLOCK,
     BOUND,
     CALL_OBJECTS,
+    CHAIN,
     ENTRY_WORDS,
     GIVEN,
     INT,
@@ -129,6 +131,9 @@ def run_copied(entry: int, block: int, values: int, addresses: int) -> int:
         threads = threads_in_scope(entry)
         if threads == 0:
             return MISS
+    chain = load(entry + CHAIN)
+    if chain:
+        return run_chained(entry, block, chain, threads, values, addresses)
     made = make_outputs(block)
     if made == -1:
         return MISS
@@ -141,6 +146,18 @@ def run_copied(entry: int, block: int, values: int, addresses: int) -> int:
         drop_outputs(block, wanted)
         return MISS
     return result_of(entry, block, values)
+
+
+@native
+def run_chained(entry: int, frame: int, chain: int, threads: int, values: int, addresses: int) -> int:
+    """``run_entry`` of a chain, on a copy of its frame."""
+    done = run_chain(frame, chain, threads, values, addresses)
+    if done == DONE:
+        return result_of(entry, frame, values)
+    drop_outputs(frame, load(frame + 8 * OUTPUTS))
+    if done == FAILED:
+        return 0
+    return MISS
 
 
 @inlined

@@ -281,11 +281,16 @@ def run_block(block: int, threads: int, arrays: int, count: int, direct: int) ->
     if heavy:
         PyEval_RestoreThread(thread_state)
     if result == 2:
-        PyErr_SetString(
-            load(OBJECTS + RUNTIME_ERROR),
-            c_string("enter: a signal handler forked; needed the parent's threads to finish"),
-        )
+        fork_error()
     return result == 0
+
+
+@native
+def fork_error() -> int:
+    PyErr_SetString(
+        load(OBJECTS + RUNTIME_ERROR), c_string("enter: a signal handler forked; needed the parent's threads to finish")
+    )
+    return 0
 
 
 @native

@@ -31,11 +31,12 @@ VALUE_BYTES = 8 * MAX_VALUES
 # An entry, in bytes. NAMES: how many of the values are keywords, whose names stand behind the fixed words. LEFT: calls
 # that it still serves, −1 for any number. What ends in AT is where something stands, in bytes from the entry's start;
 # FORMULA_AT is 0 where sizes are compared. THREADS outside of scopes; SHARE: at most so many in one, 0 for any number.
+# CHAIN: where a chain's first operation is in its frame, which stands for the block; 0 for a block.
 (
     OWNER, BLOCK, THREADS, GIVEN, NAMES, RECORDS, RECORDS_AT, LEFT, SERVED, LEAVES, LEAVES_AT, FORM, FORM_AT, VIEWS,
-    VIEWS_AT, FORMULA_AT, SHARE,
-) = range(0, 136, 8)  # fmt: skip
-ENTRY_WORDS = 17
+    VIEWS_AT, FORMULA_AT, SHARE, CHAIN,
+) = range(0, 144, 8)  # fmt: skip
+ENTRY_WORDS = 18
 # A record, in bytes: its words in all, its kind, the value that it looks at, what it expects there.
 LENGTH, KIND, VALUE, EXPECTED, PLACE, MORE = range(0, 48, 8)
 # Kinds. Those up to ABSENT only look; those that take an operand have its place among the block's arrays, or −1. The

@@ -131,6 +131,25 @@ def leaf_of(leaf: int, block: int, values: int, leaves: int) -> int:
 
 
 @native
+def view_of(view: int, base: int) -> int:
+    """A view, by its words, of an array; 0 with an exception set."""
+    rank = load(view + VIEW_RANK)
+    descriptor = load(view + VIEW_DESCRIPTOR)
+    data = load(base + DATA_AT) + load(view + VIEW_OFFSET)
+    flags = load32(base + FLAGS_AT) & NPY_ARRAY_WRITEABLE
+    sizes = view + VIEW_SIZES
+    Py_IncRef(descriptor)
+    made = PyArray_NewFromDescr(load(OBJECTS + NDARRAY), descriptor, rank, sizes, sizes + 8 * rank, data, flags, 0)
+    if made == 0:
+        return 0
+    Py_IncRef(base)
+    if PyArray_SetBaseObject(made, base):
+        Py_DecRef(made)
+        return 0
+    return made
+
+
+@native
 def make_views(entry: int, block: int, values: int) -> int:
     """The entry's views, into the block; 0 with an exception set."""
     view = block + load(entry + VIEWS_AT)
@@ -141,20 +160,11 @@ def make_views(entry: int, block: int, values: int) -> int:
             base = load(block + of)
         else:
             base = load(values + 8 * (-1 - of))
-        rank = load(view + VIEW_RANK)
-        descriptor = load(view + VIEW_DESCRIPTOR)
-        data = load(base + DATA_AT) + load(view + VIEW_OFFSET)
-        flags = load32(base + FLAGS_AT) & NPY_ARRAY_WRITEABLE
-        sizes = view + VIEW_SIZES
-        Py_IncRef(descriptor)
-        made = PyArray_NewFromDescr(load(OBJECTS + NDARRAY), descriptor, rank, sizes, sizes + 8 * rank, data, flags, 0)
+        made = view_of(view, base)
         if made == 0:
             return 0
         store(view + VIEW_MADE, made)
-        Py_IncRef(base)
-        if PyArray_SetBaseObject(made, base):
-            return 0
-        view = sizes + 16 * rank
+        view += VIEW_SIZES + 16 * load(view + VIEW_RANK)
         left -= 1
     return 1
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from tenferro.engines import recording
 from tenferro.engines.cpu import native
-from tenferro.engines.cpu.binding import Action, Call
+from tenferro.engines.cpu.binding import Action, Call, Select
 from tenferro.engines.cpu.native import Block
 from tenferro.engines.cpu.native_entry import RECORD_WORDS
 from tenferro.engines.recording import Launch, MemorySample
@@ -50,6 +50,9 @@ class Recorded:
             case Call(instruction=instruction, sources=sources, outputs=outputs):
                 read = [arrays[s] for s in sources if isinstance(s, int)]
                 name, line = str(instruction.params.get("function", instruction.op.name)), instruction.line
+            case Select(instruction=instruction, source=source, mask=mask, output=output):
+                read, outputs = [arrays[source], arrays[mask]], (output,)
+                name, line = instruction.op.name, instruction.line
             case _:
                 yield
                 return

@@ -1,32 +1,40 @@
-"""Selection by a mask, natively: ``x[mask]`` for contiguous arrays of one shape, on all threads.
+"""Selection by a mask, natively: ``x[mask]`` for contiguous arrays, on all threads.
 
-In: x and a bool mask. Out: the selected elements, in order. Two launches with a sum between them: ``count`` leaves how
-many elements each block selects; from their running sums every block knows where its elements go, and ``select`` puts
-them there. A block compresses vectors into scratch memory first, since whole vectors are written and would run over the
-neighbour's elements.
+In: x and a bool mask over its leading axes. Out: the selected elements, or *rows* of them, in order. Two launches
+with a sum between them: ``count`` leaves how many each block selects; from their running sums every block knows where
+its own go, and ``select`` puts them there. Of elements, a block compresses vectors into scratch memory first, since
+whole vectors are written and would run over the neighbour's elements.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import numpy as np
 
 from tenferro.engines import recording
-from tenferro.engines.cpu import elements, memory, native, threads
+from tenferro.engines.cpu import elements, memory, native, native_chain, threads
 from tenferro.engines.cpu.code import Code
 from tenferro.engines.cpu.kernel import GOOD, shared_library
 from tenferro.engines.cpu.native import Block
+from tenferro.engines.cpu.native_chain import (
+    COUNTS_WORD as COUNTS,
+    LENGTH_WORD as LENGTH,
+    MASK_WORD as MASK,
+    ROW_WORD as ROW,
+    SOURCE_WORD as SOURCE,
+    TARGET_WORD as TARGET,
+)
 from tenferro.engines.cpu.toolchain import Library, host_target
 
 Array = np.ndarray[Any, Any]
 
-BLOCK = 1 << 12
+BLOCK = native_chain.ITEM_ROWS
 """Elements of a work item: their scratch memory stays in the first-level caches."""
 WORTH_IT = 1 << 14
 """Elements from which on two native launches are faster than NumPy."""
-LENGTH, MASK, SOURCE, COUNTS, TARGET = range(1, 6)
 ITEM_SIZES = (1, 2, 4, 8)
 
 
@@ -56,9 +64,15 @@ def mask_select(x: Array, mask: Array) -> Array:
     return out
 
 
+def functions(row: int) -> tuple[int, int]:
+    """The addresses of ``count`` and ``select`` for rows of so many bytes."""
+    library = next((_library(size) for size in ITEM_SIZES if size == row), None) or _library(0)
+    return library.address("count"), library.address("select")
+
+
 def _run(address: int, blocks: int, length: int, arrays: dict[int, Array]) -> None:
     block = Block(heavy=True)
-    launch = block.add_launch(address, blocks, max(1, blocks // 64), [0, length, 0, 0, 0, 0])
+    launch = block.add_launch(address, blocks, max(1, blocks // 64), [0, length, 0, 0, 0, 0, 0])
     for position, parameter in enumerate(arrays):
         block.add_patch(position, launch, parameter)
     native.module().enter(block.seal(), threads.count(), *arrays.values())
@@ -68,21 +82,25 @@ def _run(address: int, blocks: int, length: int, arrays: dict[int, Array]) -> No
 def _library(itemsize: int) -> Library:
     start = recording.now()
     found = shared_library(text(itemsize), GOOD, host_target())
-    recording.compiled(start, "", f"mask_select of {itemsize}-byte elements", GOOD, found.source)
+    recording.compiled(
+        start, "", f"mask_select of {itemsize}-byte elements" if itemsize else "mask_select of rows", GOOD, found.source
+    )
     return found
 
 
 def text(itemsize: int) -> str:
-    """The module for elements of ``itemsize`` bytes: ``count`` and ``select``, each ``void (ptr params, i64, i64)``."""
-    lanes = 64 // itemsize
-    kind, bools = f"<{lanes} x i{8 * itemsize}>", f"<{lanes} x i1>"
+    """The module for elements of ``itemsize`` bytes, 0 for rows of any number: ``count`` and ``select``, each
+    ``void (ptr params, i64, i64)``."""
+    lanes = 64 // (itemsize or 1)
     declarations = [
-        f"declare {kind} @llvm.experimental.vector.compress.v{lanes}i{8 * itemsize}({kind}, {bools}, {kind})",
-        f"declare i{lanes} @llvm.ctpop.i{lanes}(i{lanes})",
-        "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
-    ]
-    functions = [_entry("count", itemsize, lanes), _entry("select", itemsize, lanes)]
-    return "\n".join([*functions, *declarations]) + "\n"
+        f"declare i{lanes} @llvm.ctpop.i{lanes}(i{lanes})", "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"
+    ]  # fmt: skip
+    if itemsize:
+        kind, bools = f"<{lanes} x i{8 * itemsize}>", f"<{lanes} x i1>"
+        name = f"@llvm.experimental.vector.compress.v{lanes}i{8 * itemsize}"
+        declarations.append(f"declare {kind} {name}({kind}, {bools}, {kind})")
+    selecting = _entry("select", itemsize, lanes) if itemsize else _select_rows()
+    return "\n".join([_entry("count", itemsize, lanes), selecting, *declarations]) + "\n"
 
 
 def _entry(name: str, itemsize: int, lanes: int) -> str:
@@ -127,9 +145,37 @@ def _entry(name: str, itemsize: int, lanes: int) -> str:
         code.do(f"call void @llvm.memcpy.p0.p0.i64(ptr {place}, ptr {scratch}, i64 {size}, i1 false)")
         return []
 
+    return _over_items(code, name, item)
+
+
+def _over_items(code: Code, name: str, item: Callable[[str, list[str]], list[str]]) -> str:
+    """The function that does this for its work items."""
     code.loop("%begin", "%end", 1, [], item)
     code.do("ret void")
     return code.function(f"define void @{name}(ptr noalias %P, i64 %begin, i64 %end) nounwind")
+
+
+def _select_rows() -> str:
+    code = Code()
+    length, row = code.word("%P", LENGTH), code.word("%P", ROW)
+    mask, counts, source, target = (code.pointer("%P", word) for word in (MASK, COUNTS, SOURCE, TARGET))
+
+    def item(b: str, _: list[str]) -> list[str]:
+        first = code.mul(b, BLOCK)
+
+        def single(i: str, carried: list[str]) -> list[str]:
+            chosen = elements.load_real(code, code.at(mask, i), 1, elements.BOOL)
+            to, of = code.at(target, code.mul(carried[0], row)), code.at(source, code.mul(i, row))
+            code.when(
+                chosen, lambda: code.do(f"call void @llvm.memcpy.p0.p0.i64(ptr {to}, ptr {of}, i64 {row}, i1 false)")
+            )
+            return [code.add(carried[0], code.emit(f"zext i1 {chosen} to i64"))]
+
+        offset = code.emit(f"load i64, ptr {code.at(counts, code.mul(b, 8))}, align 8")
+        code.loop(first, code.minimum(code.add(first, BLOCK), length), 1, [("i64", offset)], single)
+        return []
+
+    return _over_items(code, "select", item)
 
 
 def _compress(code: Code, itemsize: int, lanes: int, source: str, chosen: str, scratch: str, count: str) -> None:

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import assert_never
 
-from tenferro.engines.cpu.actions import Action, Call, Drop, Enter, Recheck, ViewOf
+from tenferro.engines.cpu.actions import Action, Call, Drop, Enter, Recheck, Select, ViewOf
 from tenferro.lowering.plan import Plan, Stretch, seam_of
 
 
 def stretches(plan: Plan, actions: Sequence[Action]) -> tuple[Stretch, ...]:
-    """A segment is one native call. Views, and steps that have nothing to do, stand with the steps before them."""
+    """A segment is one native call, selections included where nothing beside them needs Python (``chains``). Views, and
+    steps that have nothing to do, stand with the steps before them."""
+    if not any(isinstance(action, Call | Recheck) for action in actions):
+        launched = [step for action in actions for step in _launched(action)]
+        return tuple(plan.segment(range(len(plan.steps)), launched))
     found: list[Stretch] = []
     told = 0
 
@@ -23,7 +27,7 @@ def stretches(plan: Plan, actions: Sequence[Action]) -> tuple[Stretch, ...]:
         match action:
             case Enter(steps=steps):
                 tell(max(steps, default=-1) + 1, steps)
-            case Call(instruction=instruction, step=step):
+            case Call(instruction=instruction, step=step) | Select(instruction=instruction, step=step):
                 tell(step)
                 found.append(seam_of(step, instruction))
                 told = step + 1
@@ -33,3 +37,14 @@ def stretches(plan: Plan, actions: Sequence[Action]) -> tuple[Stretch, ...]:
                 assert_never(action)
     tell(len(plan.steps))
     return tuple(found)
+
+
+def _launched(action: Action) -> tuple[int, ...]:
+    """The steps that native code carries out in an action."""
+    match action:
+        case Enter(steps=steps):
+            return steps
+        case Select(step=step):
+            return (step,)
+        case _:
+            return ()

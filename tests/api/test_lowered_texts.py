@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tenferro as tn
-from tenferro.engines.cpu.binding import Call
+from tenferro.engines.cpu.actions import Call, Select
 from tenferro.engines.cpu.engine import CpuExecutable
 from tenferro.lowering.plan import Seam
 from tenferro.tracer.config import SHOW_STAGES
@@ -131,13 +131,20 @@ def energy_here(position, speed):
     return np.sin(position).sum(), np.sort(speed) + 1, np.cumsum(speed * 2)
 
 
+def test_selections_are_in_a_segment_where_nothing_beside_them_needs_python():
+    f = tn.jit(lambda x: (np.exp(x)[x > 0.5] * 2)[::2].sum())
+    assert kinds(f.lower(X)) == [3]
+    g = tn.jit(lambda x: np.sort(x)[x > 0.5])
+    assert kinds(g.lower(X)) == ["sort", 1, "mask_select"]
+
+
 def watch(patch, done):
     act, run_bound = CpuExecutable._act_in_python, CpuExecutable._run_bound
     enter = CpuExecutable._enter_block
 
     def acted(self, action, *rest):
-        if isinstance(action, Call):
-            done.append(str(action.instruction.params.get("function", action.instruction.op.name)))
+        if isinstance(action, Call | Select):
+            done.append(action.instruction.params.get("function", action.instruction.op.name))
         act(self, action, *rest)
 
     def entered(self, action, given):

@@ -12,7 +12,7 @@ import pytest
 
 import tenferro as tn
 from tenferro.engines.cpu import occupancy, toolchain
-from tenferro.engines.cpu.binding import Call, ViewOf
+from tenferro.engines.cpu.actions import Call, Select, ViewOf
 from tenferro.engines.cpu.engine import CpuExecutable
 from tenferro.lowered import Lowered
 from tenferro.lowering.plan import Segment
@@ -71,6 +71,8 @@ def counted(inputs: Sequence[Any]) -> Iterator[Count]:
             act(self, action, arrays, *rest)
             if isinstance(action, Call):
                 count.add([arrays[p] for p in action.outputs])
+            elif isinstance(action, Select):
+                count.add([arrays[action.output]])
             elif isinstance(action, ViewOf):
                 count.add([arrays[action.position]])
 
