@@ -54,8 +54,8 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Select:
-    """The rows of an array where a mask of so many ``rows`` is True, in order, both in row-major order; ``row``: the
-    sizes of one. ``tag``: of the memory."""
+    """The rows of an array where a mask of so many ``rows`` is True, in order; ``row``: the sizes of one; ``stride``:
+    the bytes from one to the next. The mask, and each row, are in order. ``tag``: of the memory."""
 
     instruction: Instruction
     source: int
@@ -63,6 +63,7 @@ class Select:
     output: int
     rows: int
     row: tuple[int, ...]
+    stride: int
     dtype: np.dtype[Any]
     tag: int
     step: int

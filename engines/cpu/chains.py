@@ -8,9 +8,11 @@ paths that begin alike share theirs. ``native_chain`` carries a frame out.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 from typing import Any
+
+import numpy as np
 
 from tenferro.engines.cpu import native_chain as c, threads
 from tenferro.engines.cpu.actions import BoundPlan, Call, Drop, Enter, Path, Recheck, Select, ViewOf
@@ -19,7 +21,10 @@ from tenferro.engines.cpu.hinted import Formula, Hinted, hint
 from tenferro.engines.cpu.native_entry import FIXED_WORDS, NOTHING_FOUND
 from tenferro.engines.cpu.native_match import MAX_VALUES
 from tenferro.engines.cpu.select import functions
-from tenferro.engines.engine import ArrayFrom, Shortcut
+from tenferro.engines.engine import Shortcut
+from tenferro.engines.values import layout_sizes
+from tenferro.tracer.dims import Environment, Leaf, evaluate
+from tenferro.tracer.program import DimScalar
 from tenferro.tracer.records import dataclass
 
 
@@ -30,7 +35,7 @@ class Unchained(Exception):
 @dataclass
 class Stage:
     """What is done between two selections. ``words``: templates, then operations from ``first`` on. ``formula``: gives
-    those of them that are more than ints, from the ``known`` extents that were measured before. ``signature``: the same
+    those of them that sizes change, from the ``known`` extents (sizes of the call among them). ``signature``: the same
     for stages that do the same under the same conditions."""
 
     words: list[Any]
@@ -50,82 +55,125 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Chain:
-    """``plans``: what its words point into. ``inputs``: of the call. ``held``: those that it needs as arrays;
-    ``operands``: those whose memory it takes."""
+class Asked:
+    """The calls that a chain is to serve: those of the layouts of ``bound``, or of any like these ``layouts`` where
+    ``bind`` binds the plan to others. ``paths``: that runs have taken."""
 
+    bound: BoundPlan
+    layouts: Sequence[Any]
+    paths: Sequence[Path]
+    bind: Callable[[Sequence[Any]], BoundPlan] | None = None
+
+    @property
+    def leaves(self) -> list[Any]:
+        """The numbers that the calls differ in."""
+        return [] if self.bind is None else list(_numbers(self.layouts))
+
+    def begin(self, formula: Formula) -> tuple[BoundPlan, dict[Leaf, Any]]:
+        """The plan up to its first selection, and the sizes of the call, by leaves of a formula."""
+        if self.bind is None:
+            return self.bound, layout_sizes(self.layouts)
+        again = [_again(formula, x) for x in self.layouts]
+        return self.bind(again), layout_sizes(again)
+
+
+def _again(formula: Formula, x: Any) -> Any:
+    """A layout in leaves of another formula."""
+    if isinstance(x, tuple):
+        return tuple([tuple([formula.leaf(hint(n)) for n in part]) for part in x])
+    return formula.leaf(hint(x))
+
+
+def _numbers(layouts: Sequence[Any]) -> Iterator[Any]:
+    for x in layouts:
+        if isinstance(x, tuple):
+            yield from (*x[0], *x[1])
+        else:
+            yield x
+
+
+@dataclass(frozen=True)
+class Chain:
+    """``plans``: what its words point into. ``held``: inputs that it needs as arrays; ``operands``: those whose memory
+    it takes."""
+
+    asked: Asked
     root: Stage
     plans: Sequence[BoundPlan]
-    inputs: int
     held: Sequence[int]
     operands: Sequence[int]
 
     def shortcut(self, owner: object, share: int | None, calls: int) -> Shortcut:
         """For entries; ``owner`` keeps the plans' code alive. ``share``: of the process's threads."""
-        positions = max(plan.positions for plan in self.plans)
-        results, extents = len(self.plans[-1].outputs), max(s.known for s in _stages(self.root))
+        positions = max(plan.positions + len(plan.outputs) for plan in self.plans)
+        results, leaves = len(self.plans[-1].outputs), self.asked.leaves
         table = FIXED_WORDS + c.EXTRA_WORDS
         addresses = table + positions + results
-        held = addresses + positions + extents
+        extents = addresses + positions
+        held = extents + max(s.known for s in _stages(self.root))
         words: list[Any] = [0, 0, 0, 0, NOTHING_FOUND, positions + results, table, 0]
-        words += [8 * addresses, 8 * (addresses + positions), self.inputs, results, len(self.held), 8 * held]
+        words += [8 * addresses, 8 * extents, len(self.asked.layouts), results, len(self.held), 8 * held]
         words += [0] * (held - table)
+        words[extents : extents + len(leaves)] = leaves
         words += [word for number in self.held for word in (number, 0)]
         _, first = _lay_out(self.root, words)
-        made = tuple([8 * (table + positions + k) for k in range(results)])
-        outputs: tuple[ArrayFrom, ...] = tuple([("made", k) for k in range(results)])
         return Shortcut(
-            (owner, self.plans), [hint(word) for word in words], threads.usual_count(share),
-            {p: p for p in self.operands}, outputs, made, (), calls, share or 0, first,
-            tuple([(held + 2 * k + 1, number) for k, number in enumerate(self.held)]),
+            (owner, self.plans), words, threads.usual_count(share), {p: p for p in self.operands},
+            tuple([("made", k) for k in range(results)]), tuple([8 * (table + positions + k) for k in range(results)]),
+            (), calls, share or 0, first, tuple([(held + 2 * k + 1, number) for k, number in enumerate(self.held)]),
         )  # fmt: skip
 
 
-def chained(bound: BoundPlan, inputs: int, arrays: Sequence[int], paths: Iterable[Path]) -> Chain | None:
-    """The chain of a plan that was bound to a call of so many inputs, for runs that measure extents like these paths.
-    ``arrays``: the inputs that are arrays of some rank. None where Python has to do something between."""
+def chained(asked: Asked) -> Chain | None:
+    """The chain that serves such calls; None where Python has to do something between."""
+    bound, inputs = asked.bound, len(asked.layouts)
     if bound.lent:
         return None
     try:
         operands: dict[int, None] = {}
-        root, plans = _stage(bound, Formula(), 0, operands), [bound]
-        for path in paths:
-            plans += _follow(root, bound, path, operands)
-        held = _held(plans, inputs, arrays)
+        root, plans = _stage(bound, layout_sizes(asked.layouts), None, len(asked.leaves), operands), [bound]
+        for path in asked.paths if bound.tail is not None else ():
+            plans += _follow(root, asked, path, operands)
+        held = _held(plans, asked.layouts)
         if (bound.tail is not None and not root.following) or max(inputs, len(plans[-1].outputs)) > MAX_VALUES:
             return None
-        return Chain(root, plans, inputs, held, [p for p in operands if p < inputs])
+        return Chain(asked, root, plans, held, [p for p in operands if p < inputs])
     except Exception:  # some step of a binding asks for what such numbers cannot do
         return None
 
 
-def _follow(root: Stage, bound: BoundPlan, path: Path, operands: dict[int, None]) -> list[BoundPlan]:
+def _follow(root: Stage, asked: Asked, path: Path, operands: dict[int, None]) -> list[BoundPlan]:
     """Have the stages of a path come after the root; their plans."""
-    stage, formula, known, plans = root, Formula(), 0, [bound]
+    formula = Formula()
+    bound, env = asked.begin(formula)
+    stage, known, plans = root, len(asked.leaves), [bound]
     for extents in path:
         tail = plans[-1].tail
         if tail is None:
             raise Unchained
-        plans.append(tail.bind(tuple([formula.leaf(n) for n in extents]), UnsealedBinder))  # type: ignore[misc]
+        leaves: list[Any] = [formula.leaf(n) for n in extents]
+        env |= {leaf: n for (leaf, _, _), n in zip(tail.leaves, leaves, strict=True)}
+        plans.append(tail.bind(tuple(leaves), UnsealedBinder))
         known += len(extents)
-        stage = stage.add(_stage(plans[-1], formula, known, operands))
+        stage = stage.add(_stage(plans[-1], env, formula, known, operands))
     if plans[-1].tail is not None:
         raise Unchained
-    return plans[1:]
+    return plans
 
 
-def _held(plans: Sequence[BoundPlan], inputs: int, arrays: Sequence[int]) -> list[int]:
-    """The inputs that are there as arrays, and not as memory alone. Unchained where one is a number."""
+def _held(plans: Sequence[BoundPlan], layouts: Sequence[Any]) -> list[int]:
+    """The inputs that are there as arrays, and not as memory alone. Unchained where one may be a number."""
     views = {a.source for plan in plans for a in plan.actions if isinstance(a, ViewOf)}
     outputs = {o for plan in plans for o in plan.outputs if isinstance(o, int)}
-    found = sorted(p for p in views | outputs if p < inputs)
-    if not set(found) <= set(arrays):
+    found = sorted(p for p in views | outputs if p < len(layouts))
+    if not all(isinstance(layouts[p], tuple) and layouts[p][0] for p in found):
         raise Unchained
     return found
 
 
-def _stage(bound: BoundPlan, formula: Formula, known: int, operands: dict[int, None]) -> Stage:
-    """The stage of a bound plan. ``operands`` gains the positions whose memory it takes."""
+def _stage(bound: BoundPlan, env: Environment, formula: Formula | None, known: int, operands: dict[int, None]) -> Stage:
+    """The stage of a bound plan; ``formula``: of its numbers, None where the entry's own gives them. ``operands`` gains
+    the positions whose memory it takes."""
     words: list[Any] = []
     templates: list[int] = []
     for action in bound.actions:
@@ -150,21 +198,36 @@ def _stage(bound: BoundPlan, formula: Formula, known: int, operands: dict[int, N
             case Call() | Recheck():
                 raise Unchained
     if bound.tail is None:
-        if not all(isinstance(o, int) for o in bound.outputs):
-            raise Unchained
-        words += _operation(c.RETURN, *bound.outputs)
+        words += _results(bound, env)
+    if formula is None:
+        return Stage(words, first, [], (), known)
     followed = [(x, 8 * k) for k, x in enumerate(words) if isinstance(x, Hinted)]
     signature = (tuple([x.ref if isinstance(x, Hinted) else x for x in words]), tuple(formula.lines))
-    return Stage(words, first, formula.words(followed), signature, known)
+    return Stage([hint(x) for x in words], first, formula.words(followed), signature, known)
+
+
+def _results(bound: BoundPlan, env: Environment) -> list[Any]:
+    """The end of a plan: its results, numbers among them."""
+    words: list[Any] = []
+    positions = []
+    for position, output in enumerate(bound.outputs, bound.positions):
+        if isinstance(output, int):
+            positions.append(output)
+            continue
+        if not isinstance(output, DimScalar) or output.dtype != np.int64:
+            raise Unchained
+        positions.append(position)
+        words += _operation(c.NUMBER, position, id(output.dtype), output.dtype.itemsize, evaluate(output.expr, env))
+    return words + _operation(c.RETURN, *positions)
 
 
 def _selection(action: Select, extent: int) -> list[Any]:
     """A selection that measures this extent."""
-    dtype, row = action.dtype, action.row
+    dtype, row, stride = action.dtype, action.row, action.stride
     size = dtype.itemsize * math.prod(row)
     return _operation(
-        c.SELECT, action.source, action.mask, action.output, extent, action.rows, size, id(dtype), action.tag,
-        *functions(size), 1 + len(row), 0, *row,
+        c.SELECT, action.source, action.mask, action.output, extent, action.rows, size, stride, id(dtype), action.tag,
+        *functions(size, stride), 1 + len(row), 0, *row,
     )  # fmt: skip
 
 

@@ -11,7 +11,6 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, assert_never
 
 import numpy as np
@@ -20,11 +19,9 @@ from tenferro.engines.cpu import binding, loop_kernel, loops, memory, native, pr
 from tenferro.engines.cpu.actions import Recheck, Select
 from tenferro.engines.cpu.any_tail import brought
 from tenferro.engines.cpu.binding import Binder, BoundPlan, Call, Drop, Enter, Place, Tail, ViewOf
-from tenferro.engines.cpu.chains import Chain, chained
-from tenferro.engines.cpu.direct import UnsealedBinder, direct
+from tenferro.engines.cpu.direct import UnsealedBinder
 from tenferro.engines.cpu.donating import bind_donated
-from tenferro.engines.cpu.hinted import hint
-from tenferro.engines.cpu.kernel import FAST, GOOD, KernelTable
+from tenferro.engines.cpu.kernel import FAST, GOOD, TIER_FACTOR, KernelTable
 from tenferro.engines.cpu.layout import Strided
 from tenferro.engines.cpu.recorded import Recorded
 from tenferro.engines.cpu.stretches import stretches
@@ -49,9 +46,6 @@ Array = np.ndarray[Any, Any]
 
 BOUND_PLANS = 256
 """Layouts kept per program; the oldest one goes."""
-TIER_FACTOR = 5
-"""Compile times of run time after which a kernel is compiled again for speed. Level 2 takes two to four times as long
-to compile and level 0 up to three times as long to run: waiting longer costs a script more than it saves."""
 GOOD_AT_ONCE_SECONDS = 4e-3
 """Estimated seconds of one run on one thread from which on level 2 comes first: its longer compilation (10 to 50 ms,
 once per machine) pays back within a few calls."""
@@ -105,10 +99,10 @@ class CpuExecutable(Executable):
         """``table``: of the program that has the plan as a body, whose kernels stand there too."""
         self.plan = plan
         self.executors = executors
-        self._share = share
+        self.share = share
         self.table = KernelTable(target, plan.program.name) if table is None else table
         self._bound: OrderedDict[Any, BoundPlan] = OrderedDict()
-        self._tier = tier
+        self.tier = tier
         self._enter = native.module().enter
         self._engine_id = engine_id
         self._bodies: dict[Body, CpuExecutable] = {}
@@ -146,40 +140,27 @@ class CpuExecutable(Executable):
     def shortcut(
         self, inputs: Sequence[Array | int], is_spent: bool = False, donation: Donation | None = None
     ) -> Shortcut | None:
+        from tenferro.engines.cpu import offers  # not before the second call
+
         key = _layout_key(inputs, donation)
         bound = self._bound.get(key)
         if bound is not None and is_spent and bound.seconds_left > 0.0:
             bound = self._improved(key, bound, inputs, donation)
-        if bound is None:
-            return None
-        found = direct(bound, len(inputs)) or self._chained(bound, inputs)
-        if found is None:
-            return None
-        calls = max(1, int(bound.seconds_left / max(bound.seconds, 1e-6))) if bound.seconds_left > 0.0 else -1
-        return found.shortcut((self, bound), self._share, calls)
-
-    def _chained(self, bound: BoundPlan, inputs: Sequence[Array | int]) -> Chain | None:
-        """For a plan of more than one block."""
-        arrays = [k for k, x in enumerate(inputs) if isinstance(x, np.ndarray) and x.ndim]
-        return chained(bound, len(inputs), arrays, bound.paths)
+        return None if bound is None else offers.shortcut(self, bound, inputs)
 
     def shortcut_of_sizes(self, layouts: Sequence[Any], is_spent: bool = False) -> Shortcut | None:
-        is_good = is_spent or self._tier == "2" or any(b.level == GOOD for b in self._bound.values())
-        places, env = {}, layout_sizes(layouts)
+        from tenferro.engines.cpu import offers
+
+        return offers.shortcut_of_sizes(self, layouts, is_spent)
+
+    def at_layouts(self, layouts: Sequence[Any], level: int) -> UnsealedBinder:
+        """A binder of the plan for inputs of these layouts, whose numbers may be more than ints."""
+        places = {}
         for k, (declared, x) in enumerate(zip(self.plan.program.inputs, layouts, strict=True)):
             places[declared.slot.index] = Place(k, Strided(0, *x) if isinstance(x, tuple) else Strided(0, (), ()))
-        binder = UnsealedBinder(self.plan, self.table, env, places, len(layouts), GOOD if is_good else FAST)
+        binder = UnsealedBinder(self.plan, self.table, layout_sizes(layouts), places, len(layouts), level)
         binder.good_from = self._good_from
-        bound = binder.bind(0)
-        found = direct(bound, len(layouts))
-        if found is None:
-            return None
-        # The plan too: its block holds the numbers that launches read by address.
-        made = found.shortcut((self, bound), self._share, -1)
-        if bound.level == FAST and self._tier == "auto":
-            seconds = max(hint(binder.seconds), 1e-6)
-            made = replace(made, calls=max(1, int(TIER_FACTOR * self.compile_seconds / seconds)))
-        return made
+        return binder
 
     def _run_bound(self, bound: BoundPlan, inputs: Sequence[Array | int]) -> RunResult:
         """Run a plan that was bound to just these layouts."""
@@ -187,9 +168,9 @@ class CpuExecutable(Executable):
         if only is not None:
             given = [inputs[p] for p in only.positions]
             if recorders:
-                made = self._recorded.enter(only.block, only.address, threads.count(self._share), given)
+                made = self._recorded.enter(only.block, only.address, threads.count(self.share), given)
             else:
-                made = self._enter(only.address, threads.count(self._share), *given)
+                made = self._enter(only.address, threads.count(self.share), *given)
             if made is None:
                 raise memory.block_error(only.block)
             if not only.made:  # all outputs lie in donated inputs
@@ -230,18 +211,26 @@ class CpuExecutable(Executable):
     @property
     def _good_from(self) -> float:
         """Estimated seconds of a run from which on level 2 comes first."""
-        if self._tier != "auto":
+        if self.tier != "auto":
             return math.inf
         return max(GOOD_AT_ONCE_SECONDS, len(self.plan.program.instructions) * GOOD_AT_ONCE_PER_OPERATION)
 
     def _bind(self, key: Any, inputs: Sequence[Array | int], donation: Donation | None = None) -> BoundPlan:
-        bound = self._bound_at(GOOD if self._tier == "2" else FAST, inputs, donation, self._good_from)
-        if bound.level == FAST and self._tier == "auto":
+        bound = self._bound_at(GOOD if self.tier == "2" else FAST, inputs, donation, self._good_from)
+        if bound.level == FAST and self.tier == "auto":
             bound.seconds_left = TIER_FACTOR * self.compile_seconds
         self._bound[key] = bound
         while len(self._bound) > BOUND_PLANS:
             self._bound.popitem(last=False)
         return bound
+
+    def bound_plans(self) -> list[BoundPlan]:
+        """The plans bound so far."""
+        return list(self._bound.values())
+
+    def plan_of_layouts(self, layouts: Sequence[Any]) -> BoundPlan | None:
+        """The plan bound to inputs of these layouts that are not given up."""
+        return self._bound.get(tuple(layouts))
 
     # Running.
 
@@ -287,7 +276,7 @@ class CpuExecutable(Executable):
 
     def _enter_block(self, action: Enter, given: Sequence[Array]) -> tuple[Any, ...]:
         """The latch and the block's outputs."""
-        count = threads.count(self._share)
+        count = threads.count(self.share)
         if not recorders:
             return memory.enter(action.block, action.address, count, *given)
         return memory.checked(action.block, self._recorded.enter(action.block, action.address, count, given))
@@ -345,10 +334,10 @@ class CpuExecutable(Executable):
         if fused is not None:
             found = fused
         elif kind == "scan":
-            found = loops.scan(self._unit(params["body"]), operands, params, self._share)
+            found = loops.scan(self._unit(params["body"]), operands, params, self.share)
         elif kind == "while":
             units = self._unit(params["body"]), self._unit(asked(params["condition"]))
-            found = loops.while_loop(*units, operands, params, self._share)
+            found = loops.while_loop(*units, operands, params, self.share)
         if found is None:
             return LOOPS[kind](self._run_body, operands, params)
         if found.latch != native.CLEAN:
@@ -363,10 +352,10 @@ class CpuExecutable(Executable):
         if kernel is None or any(not np.size(x) for x in operands[: params["carry"]]):
             return None
         if kind == "while":
-            return loops.Found(*loop_kernel.while_loop(kernel, operands, self._share))
+            return loops.Found(*loop_kernel.while_loop(kernel, operands, self.share))
         if not params["length"]:
             return None
-        return loops.Found(*loop_kernel.scan(kernel, operands, params["length"], params["reverse"], self._share))
+        return loops.Found(*loop_kernel.scan(kernel, operands, params["length"], params["reverse"], self.share))
 
     def is_one_kernel(self, instruction: Instruction) -> bool:
         form = instruction.op.form
@@ -379,8 +368,8 @@ class CpuExecutable(Executable):
         unit = self._bodies.get(body)
         if unit is None:
             plan, table = self.table.body_plan(body), self.table
-            tier = "2" if self._tier == "auto" else self._tier
-            made = CpuExecutable(plan, None, tier, self._share, self.executors, self._engine_id, table)
+            tier = "2" if self.tier == "auto" else self.tier
+            made = CpuExecutable(plan, None, tier, self.share, self.executors, self._engine_id, table)
             unit = self._bodies.setdefault(body, made)
         return unit
 

@@ -30,8 +30,8 @@ Words = np.ndarray[Any, np.dtype[np.int64]]
 @dataclass(frozen=True, slots=True)
 class Leaf:
     """A leaf of a result. ``source``: the program's output ``which``, the call's value ``which``, that very object,
-    that int, or the leaf ``which`` once more. ``kind``: an output as an array, a NumPy scalar or a Python number.
-    ``engine``: of the tn.Array that it is in."""
+    that int, or the leaf ``which`` once more. ``kind``: an output as an
+    array, a NumPy scalar or a Python number. ``engine``: of the tn.Array that it is in."""
 
     source: Literal["output", "value", "object", "size", "again"]
     which: Any

@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 FAST, GOOD = 0, 2
 """Code generation levels: quick to compile, quick to run."""
+TIER_FACTOR = 5
+"""Compile times of run time after which a kernel is compiled again for speed. Level 2 takes two to four times as long
+to compile and level 0 up to three times as long to run: waiting longer costs a script more than it saves."""
 SHORT_KERNELS = 8
 """Lengths of a short row for which a region gets a kernel of its own, in the order in which they are met; others share
 the general one."""

@@ -57,6 +57,21 @@ def is_ordered(x: Strided, itemsize: int) -> bool:
     return all(n == 1 or step == expected for n, step, expected in pairs)
 
 
+def common_stride(shape: Sequence[int], strides: Sequence[int]) -> int | None:
+    """The bytes from each element to the next one in C order, where that is the same everywhere; else None."""
+    found: int | None = None
+    span = 0
+    for n, step in reversed(list(zip(shape, strides, strict=True))):
+        if n == 1:
+            continue
+        if found is None:
+            found = step
+        elif step != span:
+            return None
+        span = step * n
+    return 0 if found is None else found
+
+
 def apply_views(start: Strided, views: Sequence[ViewStep], env: Environment) -> Strided:
     """Follow a chain of views; raises NeedsCopyError at a reshape without a strided form."""
     current = start

@@ -39,14 +39,15 @@ ADDRESSES, EXTENTS, OPERANDS, RESULTS, HELD, HELD_AT = range(8 * FIXED_WORDS, 8 
 EXTRA_WORDS = 6
 # An operation, in bytes: its length, its kind, its words.
 OPERATION_KIND, OPERATION_WORDS = 8, 16
-BLOCK_RUN, SELECT, VIEW, DROP, FOLLOW, RETURN = range(6)
+BLOCK_RUN, SELECT, VIEW, NUMBER, DROP, FOLLOW, RETURN = range(7)
 # Of a block: where it is, in bytes from the operation; how many arrays it takes and makes; then their positions.
 BLOCK_AT, TAKEN, MADE, BLOCK_POSITIONS = range(16, 48, 8)
 # Of a selection: positions of the array, the mask and the result; which extent it measures; elements of the mask, bytes
-# of a row; the result's dtype, tag, rank and sizes; the two functions of ``tenferro.engines.cpu.select``.
-OF, MASK, TO, EXTENT, ROWS, ROW_BYTES, DESCRIPTOR, TAG, COUNT, COPY, RANK, SIZES = range(16, 112, 8)
+# of a row and to the next one; the result's dtype and tag; the two functions of ``tenferro.engines.cpu.select``; the
+# result's rank and sizes.
+OF, MASK, TO, EXTENT, ROWS, ROW_BYTES, STRIDE, DESCRIPTOR, TAG, COUNT, COPY, RANK, SIZES = range(16, 120, 8)
 # Of a selection's launches: the words of their parameters, rows of a work item.
-LENGTH_WORD, MASK_WORD, SOURCE_WORD, COUNTS_WORD, TARGET_WORD, ROW_WORD, SELECT_WORDS = range(1, 8)
+LENGTH_WORD, MASK_WORD, SOURCE_WORD, COUNTS_WORD, TARGET_WORD, ROW_WORD, STRIDE_WORD, SELECT_WORDS = range(1, 9)
 ITEM_ROWS = 1 << 12
 FEW_ITEMS = 64
 """Work items whose counts lie on the stack."""
@@ -138,6 +139,7 @@ def select_into(frame: int, operation: int, threads: int, counts: int, items: in
     store(params + 8 * SOURCE_WORD, load(addresses + 8 * load(operation + OF)))
     store(params + 8 * COUNTS_WORD, counts)
     store(params + 8 * ROW_WORD, load(operation + ROW_BYTES))
+    store(params + 8 * STRIDE_WORD, load(operation + STRIDE))
     heavy = items > 8
     if not launch(load(operation + COUNT), params, items, threads, heavy):
         return FAILED
@@ -174,6 +176,21 @@ def chain_view(frame: int, operation: int) -> int:
     return DONE
 
 
+@native
+def chain_number(frame: int, operation: int) -> int:
+    """An array of rank 0. Words: its position, its dtype and that one's bytes, the bytes of the number."""
+    size = load(operation + OPERATION_WORDS + 16)
+    data = take(size, 0)
+    if data == 0:
+        return MISSED
+    array = own_array(data, load(operation + OPERATION_WORDS + 8), 0, 0, size)
+    if array == 0:
+        return FAILED
+    memcpy(data, operation + OPERATION_WORDS + 24, size)
+    put(frame, load(operation + OPERATION_WORDS), array)
+    return DONE
+
+
 @inlined
 def chain_drop(frame: int, operation: int) -> int:
     """Give up arrays of the frame."""
@@ -206,7 +223,7 @@ def next_stage(frame: int, operation: int) -> int:
 
 @inlined
 def chain_return(frame: int, operation: int) -> int:
-    """Make arrays of the frame its results."""
+    """Make arrays of the frame its results, by their positions."""
     objects = frame + 8 * load(frame + 8 * OUTPUTS_AT)
     result = objects + 8 * (load(frame + 8 * OUTPUTS) - load(frame + RESULTS))
     at = operation + OPERATION_WORDS
@@ -248,6 +265,8 @@ def run_chain(frame: int, first: int, threads: int, values: int, addresses: int)
                 result = chain_select(frame, operation, threads)
             if kind == VIEW:
                 result = chain_view(frame, operation)
+            if kind == NUMBER:
+                result = chain_number(frame, operation)
             if kind == DROP:
                 result = chain_drop(frame, operation)
             operation += load(operation)

@@ -29,7 +29,7 @@ def written(unit: CpuExecutable, inputs: Sequence[Any]) -> list[Any] | None:
     from tenferro.engines.cpu.engine import _layout_key
 
     bound = unit._bound.get(_layout_key(inputs, None))
-    if bound is None or bound.only is None or bound.lent or bound.tail is not None or unit._share is not None:
+    if bound is None or bound.only is None or bound.lent or bound.tail is not None or unit.share is not None:
         return None
     block = bound.only.block
     if block.buffer is None:

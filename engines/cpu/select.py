@@ -24,7 +24,9 @@ from tenferro.engines.cpu.native_chain import (
     LENGTH_WORD as LENGTH,
     MASK_WORD as MASK,
     ROW_WORD as ROW,
+    SELECT_WORDS,
     SOURCE_WORD as SOURCE,
+    STRIDE_WORD as STRIDE,
     TARGET_WORD as TARGET,
 )
 from tenferro.engines.cpu.toolchain import Library, host_target
@@ -64,15 +66,15 @@ def mask_select(x: Array, mask: Array) -> Array:
     return out
 
 
-def functions(row: int) -> tuple[int, int]:
-    """The addresses of ``count`` and ``select`` for rows of so many bytes."""
-    library = next((_library(size) for size in ITEM_SIZES if size == row), None) or _library(0)
+def functions(row: int, stride: int) -> tuple[int, int]:
+    """The addresses of ``count`` and ``select`` for rows of so many bytes, and so many bytes from one to the next."""
+    library = next((_library(size) for size in ITEM_SIZES if size == row == stride), None) or _library(0)
     return library.address("count"), library.address("select")
 
 
 def _run(address: int, blocks: int, length: int, arrays: dict[int, Array]) -> None:
     block = Block(heavy=True)
-    launch = block.add_launch(address, blocks, max(1, blocks // 64), [0, length, 0, 0, 0, 0, 0])
+    launch = block.add_launch(address, blocks, max(1, blocks // 64), [0, length, *[0] * (SELECT_WORDS - 2)])
     for position, parameter in enumerate(arrays):
         block.add_patch(position, launch, parameter)
     native.module().enter(block.seal(), threads.count(), *arrays.values())
@@ -157,7 +159,7 @@ def _over_items(code: Code, name: str, item: Callable[[str, list[str]], list[str
 
 def _select_rows() -> str:
     code = Code()
-    length, row = code.word("%P", LENGTH), code.word("%P", ROW)
+    length, row, stride = (code.word("%P", word) for word in (LENGTH, ROW, STRIDE))
     mask, counts, source, target = (code.pointer("%P", word) for word in (MASK, COUNTS, SOURCE, TARGET))
 
     def item(b: str, _: list[str]) -> list[str]:
@@ -165,7 +167,7 @@ def _select_rows() -> str:
 
         def single(i: str, carried: list[str]) -> list[str]:
             chosen = elements.load_real(code, code.at(mask, i), 1, elements.BOOL)
-            to, of = code.at(target, code.mul(carried[0], row)), code.at(source, code.mul(i, row))
+            to, of = code.at(target, code.mul(carried[0], row)), code.at(source, code.mul(i, stride))
             code.when(
                 chosen, lambda: code.do(f"call void @llvm.memcpy.p0.p0.i64(ptr {to}, ptr {of}, i64 {row}, i1 false)")
             )

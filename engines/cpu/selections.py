@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tenferro.engines.cpu import memory
 from tenferro.engines.cpu.actions import Drop, Select
 from tenferro.engines.cpu.donating import Place
-from tenferro.engines.cpu.layout import Strided, is_ordered
+from tenferro.engines.cpu.layout import Strided, common_stride, is_ordered
 from tenferro.lowering.exec_program import Instruction, Slot
 
 if TYPE_CHECKING:
@@ -16,22 +16,24 @@ if TYPE_CHECKING:
 
 
 def bind_selection(binder: Binder, instruction: Instruction, number: int) -> Tail | None:
-    """Step ``number``, a selection from arrays in order; None from others, which NumPy is to make."""
+    """Step ``number``, a selection of rows that lie at equal distances; None of others, which NumPy is to make."""
     from tenferro.engines.cpu.binding import Tail
 
     x, mask = instruction.inputs
     if not isinstance(x, Slot) or not isinstance(mask, Slot):
         return None
-    shape, chosen = (binder.places[s.index].strided.shape for s in (x, mask))
-    dtype = binder.types[x.index].dtype
-    if not all(is_ordered(binder.places[s.index].strided, binder.types[s.index].dtype.itemsize) for s in (x, mask)):
+    whole, chosen = (binder.places[s.index].strided for s in (x, mask))
+    dtype, leading = binder.types[x.index].dtype, len(chosen.shape)
+    row = Strided(0, whole.shape[leading:], whole.strides[leading:])
+    stride = common_stride(whole.shape[:leading], whole.strides[:leading])
+    if stride is None or not is_ordered(row, dtype.itemsize) or not is_ordered(chosen, 1):
         return None
     first = binder.positions
     source, by = binder.array_of(x.index), binder.array_of(mask.index)
     binder.close_block()
     output, slot = binder.new_position(), instruction.outputs[0].index
-    rows, row, tag = math.prod(chosen), shape[len(chosen) :], memory.line_tag(instruction.line)
-    binder.actions.append(Select(instruction, source, by, output, rows, row, dtype, tag, number))
+    rows, tag = math.prod(chosen.shape), memory.line_tag(instruction.line)
+    binder.actions.append(Select(instruction, source, by, output, rows, row.shape, stride, dtype, tag, number))
     if views := tuple([p for p in dict.fromkeys((source, by)) if p >= first]):  # they hold what they are views of
         binder.actions.append(Drop(views))
     binder.owned.add(output)

@@ -58,6 +58,12 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "two axes": lambda x: x.reshape(-1, 4)[x.reshape(-1, 4) > 0],
     "outer": lambda x: np.outer(x[x > 0][:400], x[x < 0][-300:]),
     "product": lambda x: np.stack([x, x], 1)[x > 0].T @ np.stack([x, x], 1)[x > 0],
+    "its length": lambda x: (x[x > 0].shape[0] + 1, x[x < 0]),
+    "its mean": lambda x: x[x > 0].sum() / (x[x > 0].shape[0] + 1),
+    "every other": lambda x: x[::2][x[::2] > 0],
+    "from behind": lambda x: x[::-1][x > 0],
+    "a column": lambda x: x.reshape(-1, 4)[:, 1][x.reshape(-1, 4)[:, 0] > 0],
+    "rows with gaps": lambda x: x.reshape(-1, 4)[:, :3][x.reshape(-1, 4)[:, 0] > 0],
     "by what was selected": lambda x: x[x > 0][:, None] * x[x > 0][None, :5],
 }
 
@@ -86,6 +92,17 @@ def test_numpys_answers(name: str) -> None:
         for x in given * 2:
             same(jitted(x), f(x))
         assert hits(jitted) - before > len(given)  # the second time round most are native calls
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_call_may_have_another_size(name: str) -> None:
+    f = FUNCTIONS[name]
+    jitted = tn.jit(lambda x: f(x))
+    rng = np.random.default_rng(0)
+    for size in range(600, 1_080, 12):
+        x = rng.standard_normal(size)
+        same(jitted(x), f(x))
+    assert hits(jitted) > 25
 
 
 @pytest.mark.parametrize("name", ["twice", "rows", "outer"])
