@@ -1,8 +1,8 @@
 """What calls cost: ``python -m benchmarks.calls`` prints one line for each figure and its gate.
 
 Calls of jitted functions and methods on small arrays, nested containers, tn.Arrays and arrays of many sizes, eager
-operations, threads, and a program of many small operations; beside ``np.add`` on eight elements and, where it is
-installed, JAX. Times are medians of interleaved rounds.
+operations, selections by masks, threads, and a program of many small operations; beside ``np.add`` on eight elements
+and, where it is installed, JAX. Times are medians of interleaved rounds.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from benchmarks.runtime import interleaved
 CALLS, CALL_ROUNDS = 1000, 141
 """A sample takes less than a time slice of a busy machine, so that the median is one without interruption."""
 SIZES = 500
+SELECTIONS = 50
 LAYERS = 50
 STEPS = 67
 THREADS = 8
@@ -121,6 +122,27 @@ def sizes() -> None:
     show(f"a call of another of {SIZES} sizes each time", ours, base, "no gate")
 
 
+def selected(x: Any) -> Any:
+    return np.exp(x[x > 0]).sum()
+
+
+def selections() -> None:
+    """A mask that selects another number of elements at each call, and the same from arrays of other sizes too."""
+    rng = np.random.default_rng(0)
+    alike = [rng.standard_normal(64) for _ in range(SELECTIONS)]
+    others = [rng.standard_normal(n) for n in range(40, 40 + SELECTIONS)]
+    for what, arrays in ((f"of {alike[0].size} elements", alike), ("of another number of elements each time", others)):
+        jitted = tn.jit(selected)
+
+        def times(f: Callable[[Any], Any], arrays: list[Any] = arrays) -> Call:
+            return lambda: [f(x) for x in arrays]
+
+        base, ours = (
+            seconds / SELECTIONS for seconds in interleaved([times(selected), times(jitted)], 10, CALL_ROUNDS)
+        )
+        print(f"what a mask selects {what}, exp and sum: {ours * 1e6:.2f} µs, {base / ours:.1f} x faster than NumPy")
+
+
 def leaves(jax: ModuleType | None) -> None:
     """A call with 101 leaves in nested containers."""
     x = np.ones(8, np.float32)
@@ -188,6 +210,7 @@ def main() -> int:
     jax = jax_or_none()
     small_calls(jax)
     sizes()
+    selections()
     leaves(jax)
     many_steps(jax)
     threads()
