@@ -97,6 +97,7 @@ class Config:
     engine: the default engine.
     tier: code generation level: ``auto`` starts at 0 and goes to 2 where it pays.
     vector_bits: 256 keeps kernels off AVX-512 registers; 0 and 512 take what the machine has. Results keep their bits.
+    flush_subnormals: kernels on the CPU take subnormal numbers for zero and give zero for them.
     cpu_engines: how many CPU engines the default runtime has; they share the cores.
     pool_bytes: bytes of dead buffers kept for reuse; memory_limit: bytes of live ones.
     poison: dead temporaries are overwritten, so that what reads them shows.
@@ -113,6 +114,7 @@ class Config:
     engine: str = _setting("cpu", "ENGINE", _read_choice(*ENGINES))
     tier: str = _setting("auto", "TIER", _read_choice(*TIERS), changes_code=True)
     vector_bits: int = _setting(0, "VECTOR_BITS", _read_vector_bits, changes_code=True)
+    flush_subnormals: bool = _setting(False, "FLUSH_SUBNORMALS", _read_bool)
     cpu_engines: int = _setting(1, "CPU_ENGINES", _read_count)
     pool_bytes: int | None = _setting(None, "POOL_BYTES", _read_bytes)
     memory_limit: int | None = _setting(None, "MEMORY_LIMIT", _read_bytes)

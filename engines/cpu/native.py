@@ -34,7 +34,7 @@ from tenferro.engines.cpu import (
 )
 from tenferro.engines.cpu.machine import memory_bytes
 from tenferro.engines.cpu.native_language import native_names, translate
-from tenferro.engines.cpu.native_prelude import PRELUDE_SYMBOLS, prelude
+from tenferro.engines.cpu.native_prelude import FLOAT_CONTROL, FLUSH, PRELUDE_SYMBOLS, prelude
 from tenferro.engines.cpu.toolchain import Library, compile_made
 from tenferro.engines.sources import state_of
 from tenferro.tracer import forking
@@ -104,6 +104,7 @@ def _module() -> NativeModule:
     _function(library, "initialise_memory")()
     _function(library, "set_bounds")(*memory_bounds())
     _function(library, "set_poison")(int(config().poison))
+    _function(library, "set_float_state")(FLOAT_CONTROL | (FLUSH if config().flush_subnormals else 0))
     capsule = _handler_capsule(library)
     objects = (np.ndarray, np.dtype, TypeError, RuntimeError, ShapeError, DtypeError, capsule, None, tuple)
     table = (ctypes.c_void_p * len(objects)).from_address(_function(library, "objects_address")())

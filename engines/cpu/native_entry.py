@@ -21,6 +21,7 @@ from tenferro.engines.cpu.native_memory import (
     unlock_memory,
 )
 from tenferro.engines.cpu.native_pool import (
+    FLOAT_STATE,
     GIL_HELD,
     NO_POLL,
     POLL_NS,
@@ -32,7 +33,6 @@ from tenferro.engines.cpu.native_pool import (
 )
 from tenferro.engines.cpu.native_prelude import (
     CONTROL_BITS,
-    FLOAT_CONTROL,
     atomic_load,
     atomic_store,
     load,
@@ -234,12 +234,13 @@ def run_scan(params: int, threads: int, thread_state: int) -> int:
 
 @inlined
 def run_launches(block: int, threads: int, thread_state: int) -> int:
-    """The launches in order, under the standard floating-point control word; as ``region`` returns. Where the block has
-    the address of a record, each launch is noted there."""
+    """The launches in order, under the floating-point control word of kernels; as ``region`` returns. Where the block
+    has the address of a record, each launch is noted there."""
     control = read_float_control()
-    is_standard = control & CONTROL_BITS == FLOAT_CONTROL & CONTROL_BITS
-    if not is_standard:
-        write_float_control(FLOAT_CONTROL)
+    wanted = load(FLOAT_STATE)
+    is_wanted = control & CONTROL_BITS == wanted & CONTROL_BITS
+    if not is_wanted:
+        write_float_control(wanted)
     launch = block + 8 * FIXED_WORDS
     end = launch + 8 * LAUNCH_WORDS * load(block + 8 * LAUNCHES)
     record = load(block + 8 * RECORD)
@@ -262,7 +263,7 @@ def run_launches(block: int, threads: int, thread_state: int) -> int:
             store(record + 8, monotonic_ns())
             record += 8 * RECORD_WORDS
         launch += 8 * LAUNCH_WORDS
-    if not is_standard:
+    if not is_wanted:
         write_float_control(control)
     return result
 

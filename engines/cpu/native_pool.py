@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from tenferro.engines.cpu.native_language import Foreign, Global, call_address, native
 from tenferro.engines.cpu.native_prelude import (
-    FLOAT_CONTROL,
     atomic_add,
     atomic_add32,
     atomic_and32,
@@ -54,6 +53,8 @@ POOL_STOPPED = Global("pool_stopped", 64)
 # Raised in a forked child: a region that was running in the parent is lost there.
 POOL_FORKS = Global("pool_forks", 64)
 MAIN_THREAD = Global("main_thread", 64)
+# The floating-point control word that kernels run under.
+FLOAT_STATE = Global("float_state", 64)
 
 PyEval_SaveThread = Foreign("PyEval_SaveThread", "ptr", ())
 PyEval_RestoreThread = Foreign("PyEval_RestoreThread", "void", ("ptr",))
@@ -231,10 +232,17 @@ def help_any() -> int:
 
 
 @native
+def set_float_state(control: int) -> int:
+    """Before the first worker starts."""
+    store(FLOAT_STATE, control)
+    return 0
+
+
+@native
 def worker(thread: int) -> int:
     """A worker's life: look for work, spin, park. Returns when the pool is stopped. ``thread``: the system's number."""
     register_worker(thread)
-    write_float_control(FLOAT_CONTROL)
+    write_float_control(load(FLOAT_STATE))
     while atomic_load32(POOL_STOPPED) == 0:
         seen = atomic_load32(POOL_EPOCH)
         if help_any():

@@ -67,6 +67,8 @@ set_affinity = _own("set_affinity", 3)
 
 # Round to nearest, every exception masked, subnormals kept: the state that a C program starts with.
 FLOAT_CONTROL = 0 if IS_ARM else 0x1F80
+# Added to it: subnormal results become zero, and subnormal operands are taken for it (on ARM one bit says both).
+FLUSH = 1 << 24 if IS_ARM else 0x8040
 # Without the flags of exceptions that have happened, which nobody here reads.
 CONTROL_BITS = 0x7FFFFFFF if IS_ARM else 0xFFC0
 

@@ -12,10 +12,12 @@ def test_every_variable_is_read():
         "TENFERRO_NUM_THREADS": "3", "TENFERRO_SHOW": "llvm, asm", "TENFERRO_CACHE": "off", "TENFERRO_CACHE_DIR": "/c",
         "TENFERRO_CACHE_BYTES": "2M", "TENFERRO_WRAP_NUMPY": "0", "TENFERRO_CHECK": "1", "TENFERRO_ENGINE": "reference",
         "TENFERRO_TIER": "2", "TENFERRO_VECTOR_BITS": "256", "TENFERRO_POOL_BYTES": "0", "TENFERRO_MEMORY_LIMIT": "1G",
+        "TENFERRO_FLUSH_SUBNORMALS": "on",
     })  # fmt: skip
     assert found == Config(
         num_threads=3, show=frozenset({"llvm", "asm"}), cache=False, cache_dir="/c", cache_bytes=2 << 20,
         wrap_numpy=False, check=True, engine="reference", tier="2", vector_bits=256, pool_bytes=0, memory_limit=1 << 30,
+        flush_subnormals=True,
     )  # fmt: skip
 
 
