@@ -184,6 +184,8 @@ def _stage(bound: BoundPlan, env: Environment, formula: Formula | None, known: i
     for action in bound.actions:
         match action:
             case Enter(positions=taken, made=made):
+                if len(taken) > MAX_VALUES:
+                    raise Unchained
                 operands |= dict.fromkeys(taken)
                 back = 8 * (templates.pop(0) - len(words))
                 words += _operation(c.BLOCK_RUN, back, len(taken), len(made), *taken, *made)

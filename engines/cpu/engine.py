@@ -293,7 +293,7 @@ class CpuExecutable(Executable):
                 for p in positions:
                     arrays[p] = None
             case Select(source=source, mask=mask, output=output):
-                arrays[output] = select.mask_select(arrays[source], arrays[mask])
+                arrays[output] = select.mask_select(action, arrays[source], arrays[mask])
             case Recheck():
                 program = self.plan.program
                 ReferenceExecutable(program, self.executors).run(arrays[: len(program.inputs)])

@@ -49,9 +49,9 @@ OF, MASK, TO, EXTENT, ROWS, ROW_BYTES, STRIDE, DESCRIPTOR, TAG, COUNT, COPY, RAN
 # Of a selection's launches: the words of their parameters, rows of a work item.
 LENGTH_WORD, MASK_WORD, SOURCE_WORD, COUNTS_WORD, TARGET_WORD, ROW_WORD, STRIDE_WORD, SELECT_WORDS = range(1, 9)
 ITEM_ROWS = 1 << 12
-FEW_ITEMS = 64
-"""Work items whose counts lie on the stack."""
-COUNTS_BYTES, PARAMS_BYTES = 8 * FEW_ITEMS, 8 * SELECT_WORDS
+FEW_ITEMS = 63
+"""Work items whose counts, with their sum behind them, lie on the stack."""
+COUNTS_BYTES, PARAMS_BYTES = 8 + 8 * FEW_ITEMS, 8 * SELECT_WORDS
 DONE, FAILED, MISSED = 1, 0, -1
 """What an operation gives: it is done; an exception is set; Python is to do all of the call."""
 
@@ -120,7 +120,7 @@ def chain_select(frame: int, operation: int, threads: int) -> int:
     items = (rows + ITEM_ROWS - 1) // ITEM_ROWS
     counts = stack(COUNTS_BYTES)
     if items > FEW_ITEMS:
-        counts = take(8 * items, load(operation + TAG))
+        counts = take(8 + 8 * items, load(operation + TAG))
         if counts == 0:
             return MISSED
     result = select_into(frame, operation, threads, counts, items)
@@ -150,6 +150,7 @@ def select_into(frame: int, operation: int, threads: int, counts: int, items: in
         store(counts + 8 * k, total)
         total += here
         k += 1
+    store(counts + 8 * items, total)
     store(operation + SIZES, total)
     size = total * load(operation + ROW_BYTES)
     data = take(size, load(operation + TAG))

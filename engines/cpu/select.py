@@ -8,9 +8,10 @@ whole vectors are written and would run over the neighbour's elements.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,38 +32,32 @@ from tenferro.engines.cpu.native_chain import (
 )
 from tenferro.engines.cpu.toolchain import Library, host_target
 
+if TYPE_CHECKING:
+    from tenferro.engines.cpu.actions import Select
+
 Array = np.ndarray[Any, Any]
 
 BLOCK = native_chain.ITEM_ROWS
 """Elements of a work item: their scratch memory stays in the first-level caches."""
 WORTH_IT = 1 << 14
-"""Elements from which on two native launches are faster than NumPy."""
+"""Rows from which on two native launches by Python are faster than NumPy."""
 ITEM_SIZES = (1, 2, 4, 8)
 
 
-def serves(x: Array, mask: Array) -> bool:
-    """Whether this selection is one for native code."""
-    return (
-        x.size >= WORTH_IT
-        and x.shape == mask.shape
-        and x.flags.c_contiguous
-        and mask.flags.c_contiguous
-        and x.itemsize in ITEM_SIZES
-    )
-
-
-def mask_select(x: Array, mask: Array) -> Array:
-    """The elements of ``x`` where ``mask`` is True, in row-major order, in memory of their own."""
-    if not serves(x, mask):
+def mask_select(action: Select, x: Array, mask: Array) -> Array:
+    """What an action selects, in memory of its own, where Python carries it out."""
+    rows, row = action.rows, action.dtype.itemsize * math.prod(action.row)
+    if rows < WORTH_IT:
         return np.ascontiguousarray(x[mask])
-    library = _library(x.itemsize)
-    blocks = -(-x.size // BLOCK)
+    count, copy = functions(row, action.stride)
+    blocks = -(-rows // BLOCK)
     counts = memory.empty((blocks + 1,), np.dtype(np.int64))
-    _run(library.address("count"), blocks, x.size, {MASK: mask, COUNTS: counts})
+    sizes = {LENGTH: rows, ROW: row, STRIDE: action.stride}
+    _run(count, blocks, sizes, {MASK: mask, COUNTS: counts})
     offsets = np.zeros(blocks + 1, np.int64)
     np.cumsum(counts[:blocks], out=offsets[1:])
-    out = memory.empty((int(offsets[-1]),), x.dtype)
-    _run(library.address("select"), blocks, x.size, {MASK: mask, SOURCE: x, COUNTS: offsets, TARGET: out})
+    out = memory.empty((int(offsets[-1]), *action.row), action.dtype)
+    _run(copy, blocks, sizes, {MASK: mask, SOURCE: x, COUNTS: offsets, TARGET: out})
     return out
 
 
@@ -72,9 +67,10 @@ def functions(row: int, stride: int) -> tuple[int, int]:
     return library.address("count"), library.address("select")
 
 
-def _run(address: int, blocks: int, length: int, arrays: dict[int, Array]) -> None:
+def _run(address: int, blocks: int, sizes: Mapping[int, int], arrays: Mapping[int, Array]) -> None:
     block = Block(heavy=True)
-    launch = block.add_launch(address, blocks, max(1, blocks // 64), [0, length, *[0] * (SELECT_WORDS - 2)])
+    params = [sizes.get(word, 0) for word in range(SELECT_WORDS)]
+    launch = block.add_launch(address, blocks, max(1, blocks // 64), params)
     for position, parameter in enumerate(arrays):
         block.add_patch(position, launch, parameter)
     native.module().enter(block.seal(), threads.count(), *arrays.values())
@@ -84,9 +80,8 @@ def _run(address: int, blocks: int, length: int, arrays: dict[int, Array]) -> No
 def _library(itemsize: int) -> Library:
     start = recording.now()
     found = shared_library(text(itemsize), GOOD, host_target())
-    recording.compiled(
-        start, "", f"mask_select of {itemsize}-byte elements" if itemsize else "mask_select of rows", GOOD, found.source
-    )
+    what = f"mask_select of {itemsize}-byte elements" if itemsize else "mask_select of rows"
+    recording.compiled(start, "", what, GOOD, found.source)
     return found
 
 
@@ -141,9 +136,9 @@ def _entry(name: str, itemsize: int, lanes: int) -> str:
         if not selects:
             code.do(f"store i64 {total}, ptr {here}, align 8")
             return []
-        offset = code.emit(f"load i64, ptr {here}, align 8")
+        offset, most = _counted(code, here)
         place = code.at(target, code.mul(offset, itemsize))
-        size = code.mul(total, itemsize)
+        size = code.mul(code.minimum(total, most), itemsize)
         code.do(f"call void @llvm.memcpy.p0.p0.i64(ptr {place}, ptr {scratch}, i64 {size}, i1 false)")
         return []
 
@@ -157,6 +152,12 @@ def _over_items(code: Code, name: str, item: Callable[[str, list[str]], list[str
     return code.function(f"define void @{name}(ptr noalias %P, i64 %begin, i64 %end) nounwind")
 
 
+def _counted(code: Code, here: str) -> tuple[str, str]:
+    """Where the rows of a work item go, and how many were counted: others may have written to the mask since."""
+    first, after = (code.emit(f"load i64, ptr {code.at(here, 8 * k)}, align 8") for k in range(2))
+    return first, code.sub(after, first)
+
+
 def _select_rows() -> str:
     code = Code()
     length, row, stride = (code.word("%P", word) for word in (LENGTH, ROW, STRIDE))
@@ -166,14 +167,17 @@ def _select_rows() -> str:
         first = code.mul(b, BLOCK)
 
         def single(i: str, carried: list[str]) -> list[str]:
-            chosen = elements.load_real(code, code.at(mask, i), 1, elements.BOOL)
+            is_next = elements.load_real(code, code.at(mask, i), 1, elements.BOOL)
+            has_place = code.compare("slt", carried[0], end)
+            chosen = code.emit(f"and i1 {is_next}, {has_place}")
             to, of = code.at(target, code.mul(carried[0], row)), code.at(source, code.mul(i, stride))
             code.when(
                 chosen, lambda: code.do(f"call void @llvm.memcpy.p0.p0.i64(ptr {to}, ptr {of}, i64 {row}, i1 false)")
             )
             return [code.add(carried[0], code.emit(f"zext i1 {chosen} to i64"))]
 
-        offset = code.emit(f"load i64, ptr {code.at(counts, code.mul(b, 8))}, align 8")
+        offset, most = _counted(code, code.at(counts, code.mul(b, 8)))
+        end = code.add(offset, most)
         code.loop(first, code.minimum(code.add(first, BLOCK), length), 1, [("i64", offset)], single)
         return []
 

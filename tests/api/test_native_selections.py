@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
@@ -175,6 +176,29 @@ def test_threads_have_frames_of_their_own() -> None:
 
     with ThreadPoolExecutor(6) as pool:
         assert all(pool.map(work, range(6)))
+
+
+def test_a_mask_that_others_write_to_meanwhile() -> None:
+    """What is selected then is anybody's guess, but nothing is written where it does not belong."""
+    x, rows = np.arange(400_000.0), np.arange(1_200_000.0).reshape(-1, 3)
+    mask, stop = np.zeros(x.size, bool), threading.Event()
+    jitted, of_rows = tn.jit(lambda x, m: x[m]), tn.jit(lambda x, m: x[m] * 2)
+
+    def write() -> None:
+        while not stop.is_set():
+            mask[:] = ~mask
+
+    with ThreadPoolExecutor(1) as pool:
+        written = pool.submit(write)
+        try:
+            for _ in range(60):
+                assert jitted(x, mask).shape[0] <= x.size and of_rows(rows, mask).shape[1:] == (3,)
+        finally:
+            stop.set()
+        written.result()
+    mask[:] = x % 3 == 0
+    np.testing.assert_array_equal(jitted(x, mask), x[mask])
+    np.testing.assert_array_equal(of_rows(rows, mask), rows[mask] * 2)
 
 
 def test_memory_that_is_not_there_is_named() -> None:
