@@ -109,7 +109,7 @@ class _Record:
     def _ask(self, attribute: str) -> Any:
         cls = self._original
         copy = cls if self._slots else type(cls)(cls.__name__, cls.__bases__, dict(self._own))
-        copy.__doc__ = copy.__doc__ or ""  # else the standard library describes the class, which takes long
+        copy.__doc__ = copy.__doc__ or " "  # else the standard library describes the class, which takes long
         frozen = self.frozen and self._derives  # whoever derives from a frozen class must be frozen
         made: Any = dataclasses.dataclass(init=False, repr=False, eq=False, frozen=frozen)(copy)
         parameters = made.__dataclass_params__
