@@ -109,7 +109,7 @@ class Kernel:
         kind = WRITERS.get(self.variant.schedule, RowKernel)
         outline = level == FAST or not is_small(self.region, max(1, self.variant.short))
         module = ModuleText(share=f"{self.target.cpu} {self.target.features}", permutes=self.target.permutes)
-        return kind(self.region, self.variant, self.axis_loops, outline, module)
+        return kind(self.region, self.variant, self.axis_loops, outline, module, level == FAST)
 
     def text(self, level: int) -> str:
         with _writing.lock:

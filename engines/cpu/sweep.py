@@ -226,7 +226,8 @@ class PassFunction:
                 self._copy_out(i, left, writes)
             return result
 
-        if accumulators and sum(cost(self.region.nodes[k]) for k in nodes) <= PEELED:
+        work = sum(cost(self.region.nodes[k]) for k in nodes)
+        if accumulators and work <= PEELED and not self.kernel.compact:
             whole = code.emit(f"and i64 {length}, {-lanes}")
             after = code.loop(0, whole, lanes, flat, partial(turn, is_whole=True))
             flat = [(kind, value) for (kind, _), value in zip(flat, after, strict=True)]
