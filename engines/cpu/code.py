@@ -42,10 +42,10 @@ class Code:
 
     def emit(self, text: str) -> str:
         """The value of an instruction: the one that the block has, where this changes and reads nothing."""
-        return self._once(text) if text.partition(" ")[0] in _PURE else self._new(text)
-
-    def _new(self, text: str) -> str:
-        name = self.fresh()
+        if text[: text.index(" ")] in _PURE:
+            return self._once(text)
+        self._count += 1
+        name = f"%t{self._count}"
         self.lines.append(f"  {name} = {text}")
         return name
 
@@ -54,7 +54,9 @@ class Code:
             self._known_in, self._known = self.block, {}
         found = self._known.get(text)
         if found is None:
-            found = self._known[text] = self._new(text)
+            self._count += 1
+            found = self._known[text] = f"%t{self._count}"
+            self.lines.append(f"  {found} = {text}")
         return found
 
     def do(self, text: str) -> None:
@@ -90,7 +92,7 @@ class Code:
         return self._read(base, f"load ptr, ptr {self.at(base, 8 * index)}, align 8")
 
     def _read(self, base: str, text: str) -> str:
-        return self._once(text) if base == _PARAMETERS else self._new(text)  # nothing writes to parameters
+        return self._once(text) if base == _PARAMETERS else self.emit(text)  # nothing writes to parameters
 
     def add(self, a: str | int, b: str | int) -> str:
         if str(a) == "0":

@@ -43,11 +43,13 @@ class FunctionOf:
 
 
 def compile_all(wanted: Iterable[tuple[CodeSource, int]], threads: int) -> None:
-    """Compile the sources that are not ready at their levels, on up to so many threads, the largest first. What fails
-    is left to whoever asks for it, and fails there."""
+    """Compile the sources that are not ready at their levels, on up to so many threads. What fails is left to whoever
+    asks for it, and fails there. The smallest comes first, then the largest: the texts are written one after the other,
+    and a thread that has written its own compiles while the longest is written."""
     missing = [(source, level) for source, level in dict.fromkeys(wanted) if not source.is_ready(level)]
     missing.sort(key=lambda x: -x[0].size)
     if len(missing) > 1 and threads > 1:
+        missing.insert(0, missing.pop())
         together([partial(source.library, level) for source, level in missing], threads)
 
 

@@ -7,7 +7,6 @@ The guards themselves stay as they were traced.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from tenferro.tracer.dims import DimExpr, Extent, Leaf, leaf, leaves, mul, sub, substitute
@@ -22,6 +21,7 @@ from tenferro.tracer.program import (
     ShapeGuard,
     Value,
 )
+from tenferro.tracer.records import replace
 
 ORDER = {"int": 0, "extent": 1, "runtime": 2}
 

@@ -143,15 +143,16 @@ class Source:
         return []
 
 
-def test_the_largest_come_first_and_each_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_smallest_comes_first_then_the_largest_and_each_once(monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[int] = []
     small, large, known = Source(1, order), Source(9, order), Source(5, order, is_known=True)
+    middle = Source(4, order)
     monkeypatch.setattr(compiling, "together", lambda works, threads: [work() for work in works])
-    compile_all([(small, 0), (large, 0), (small, 0), (known, 0)], 2)
-    assert order == [9, 1]
+    compile_all([(middle, 0), (small, 0), (large, 0), (small, 0), (known, 0)], 2)
+    assert order == [1, 9, 4]
     compile_all([(small, 0), (large, 0)], 1)
     compile_all([(small, 0)], 2)
-    assert order == [9, 1]  # left to whoever asks for it
+    assert order == [1, 9, 4]  # left to whoever asks for it
 
 
 def loss(w: Any, v: Any, x: Any) -> Any:
