@@ -226,8 +226,7 @@ class PassFunction:
                 self._copy_out(i, left, writes)
             return result
 
-        work = sum(cost(self.region.nodes[k]) for k in nodes)
-        if accumulators and work <= PEELED and not self.kernel.compact:
+        if accumulators and sum(cost(self.region.nodes[k]) for k in nodes) <= PEELED:
             whole = code.emit(f"and i64 {length}, {-lanes}")
             after = code.loop(0, whole, lanes, flat, partial(turn, is_whole=True))
             flat = [(kind, value) for (kind, _), value in zip(flat, after, strict=True)]
