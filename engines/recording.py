@@ -251,6 +251,17 @@ def running(otherwise: str = "") -> str:
     return _here.program or otherwise
 
 
+def inherited(work: Callable[[], None]) -> Callable[[], None]:
+    """``work``, for another thread, as a part of the program that the calling thread runs."""
+    program = _here.program
+
+    def run() -> None:
+        _here.program = program
+        work()
+
+    return run
+
+
 def callers_line() -> SourceLine | None:
     """Where the user's code stands; None on a thread that serves an engine."""
     return None if is_worker() else user_line()

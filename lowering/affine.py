@@ -7,12 +7,11 @@ Windows enter it too: along a windowed axis the target's index may leave the arr
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from tenferro.lowering.region import ViewStep, Window
 from tenferro.tracer.dims import Extent, add, mul, sub
 from tenferro.tracer.program import Params
-from tenferro.tracer.records import dataclass
+from tenferro.tracer.records import dataclass, replace
 
 DROPPED = -1
 """The target of an axis that has one element and no axis of the target."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import assert_never
 
 import numpy as np
@@ -46,7 +45,7 @@ from tenferro.tracer.op import (
 )
 from tenferro.tracer.ops import pointwise
 from tenferro.tracer.program import DimScalar, Literal, Params
-from tenferro.tracer.records import dataclass
+from tenferro.tracer.records import dataclass, replace
 
 BOOL = np.dtype(np.bool_)
 INT64 = np.dtype(np.int64)

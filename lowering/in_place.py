@@ -8,7 +8,6 @@ reads before it writes, and no other lane comes near. That leaves engines free: 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 
 from tenferro.lowering.exec_program import Slot
 from tenferro.lowering.lifetimes import memory_root
@@ -16,6 +15,7 @@ from tenferro.lowering.plan import AdoptStep, CallStep, RegionStep, Step
 from tenferro.lowering.references import References
 from tenferro.lowering.region import Gather, Load, Region, Store, arguments
 from tenferro.tracer.op import Extension, Host
+from tenferro.tracer.records import replace
 
 
 def in_place(references: References, steps: Sequence[Step], frees: Sequence[Sequence[int]]) -> list[Step]:

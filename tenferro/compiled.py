@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal as OneOf
 
@@ -24,7 +23,7 @@ from tenferro.tracer.capture_guards import Captures
 from tenferro.tracer.dims import Leaf, evaluate
 from tenferro.tracer.errors import TenferroError
 from tenferro.tracer.program import SemanticProgram, Value
-from tenferro.tracer.records import dataclass
+from tenferro.tracer.records import dataclass, replace
 from tenferro.tracer.result import TraceResult
 from tenferro.tracer.signature import AnyArray, as_native
 from tenferro.tracer.switches import is_paused

@@ -12,7 +12,7 @@ from unittest.mock import patch
 import numpy as np
 
 import tenferro as tn
-from tenferro.engines.cpu import toolchain
+from tenferro.engines.cpu import code_generator
 from tenferro.engines.cpu.engine import CpuEngine
 from tenferro.engines.cpu.toolchain import Target, host_target
 from tenferro.engines.engine import Engine, Executable, RunResult
@@ -103,7 +103,7 @@ class Way(Executable):
         self._made = CpuEngine(target=target(bits), tier=tier).compile(lower(program, config()))
 
     def run(self, inputs: Sequence[Array | int]) -> RunResult:
-        with patch.object(toolchain, "ALLOWED_SYMBOLS", toolchain.ALLOWED_SYMBOLS | {"fma", "fmaf"}):
+        with patch.object(code_generator, "ALLOWED_SYMBOLS", code_generator.ALLOWED_SYMBOLS | {"fma", "fmaf"}):
             return self._made.run(inputs)
 
     def kernel_texts(self) -> dict[str, dict[str, str]]:

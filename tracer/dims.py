@@ -11,6 +11,7 @@ together with a hint.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from math import prod
 from typing import Any, Literal, TypeAlias, Union
 
@@ -50,6 +51,11 @@ class Atom:
     kind: AtomKind
     leaf: Leaf | None = None
     args: tuple[Extent, ...] = ()
+
+    def __hash__(self) -> int:
+        # Sizes are looked up all the time, and nearly all of their factors are leaves.
+        leaf = self.leaf
+        return hash((self.kind, self.args)) if leaf is None else leaf.index << 8 ^ leaf.axis
 
     def __str__(self) -> str:
         if self.leaf is not None:
@@ -141,6 +147,7 @@ def _single_atom(extent: Extent) -> Atom | None:
     return monomial[0] if len(monomial) == 1 and coefficient == 1 else None
 
 
+@lru_cache(4096)
 def leaf(kind: LeafKind, index: int, axis: int = 0) -> DimExpr:
     """The expression that is this leaf alone."""
     return DimExpr((((Atom("leaf", Leaf(kind, index, axis)),), 1),))
@@ -164,8 +171,12 @@ def _from_terms(terms: Mapping[Monomial, int]) -> Extent:
 
 
 def add(a: Extent, b: Extent) -> Extent:
-    if isinstance(a, int) and isinstance(b, int):
+    if isinstance(a, int):
+        a, b = b, a
+    if isinstance(a, int):
         return a + b
+    if b == 0:
+        return a
     terms = _terms(a)
     for monomial, coefficient in _terms(b).items():
         terms[monomial] = terms.get(monomial, 0) + coefficient
@@ -177,14 +188,24 @@ def sub(a: Extent, b: Extent) -> Extent:
 
 
 def mul(a: Extent, b: Extent) -> Extent:
-    if isinstance(a, int) and isinstance(b, int):
+    if isinstance(a, int):
+        a, b = b, a
+    if isinstance(a, int):
         return a * b
+    if isinstance(b, int):
+        return _multiple(a, b)
     terms: dict[Monomial, int] = {}
-    for left, c in _terms(a).items():
-        for right, d in _terms(b).items():
-            monomial = tuple(sorted(left + right, key=str))
+    for left, c in a.terms:
+        for right, d in b.terms:
+            monomial = tuple(sorted(left + right, key=str)) if left and right else left + right
             terms[monomial] = terms.get(monomial, 0) + c * d
     return _from_terms(terms)
+
+
+def _multiple(a: DimExpr, by: int) -> Extent:
+    if by in (0, 1):
+        return a if by else 0
+    return DimExpr(tuple([(monomial, coefficient * by) for monomial, coefficient in a.terms]))
 
 
 def _atom(kind: AtomKind, a: Extent, b: Extent) -> DimExpr:

@@ -36,6 +36,39 @@ class Renewed:
         self.lock = self._make()
 
 
+class Shared:
+    """A lock, given to ``held``, that many threads hold at once, by ``with shared:``, and a fork when none of them does
+    but its own."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition(threading.RLock())
+        self._holders: dict[int, int] = {}  # thread → how many times
+
+    def __enter__(self) -> None:
+        here = threading.get_ident()
+        with self._changed:
+            self._holders[here] = self._holders.get(here, 0) + 1
+
+    def __exit__(self, *_: object) -> None:
+        here = threading.get_ident()
+        with self._changed:
+            self._holders[here] -= 1
+            if not self._holders[here]:
+                del self._holders[here]
+                self._changed.notify_all()
+
+    def acquire(self) -> None:
+        """Alone."""
+        here = threading.get_ident()
+        self._changed.acquire()
+        while any(thread != here for thread in self._holders):
+            self._changed.wait()
+
+    def release(self) -> None:
+        """The reverse."""
+        self._changed.release()
+
+
 _renewed: weakref.WeakSet[Renewed] = weakref.WeakSet()
 _told: weakref.WeakSet[Any] = weakref.WeakSet()
 _calls: list[Callable[[], None]] = []

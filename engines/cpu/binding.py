@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from tenferro.engines.cpu import layout as lay, memory, poison
+from tenferro.engines.cpu import layout as lay, memory, poison, threads
 from tenferro.engines.cpu.actions import (
     Action as Action,
     BoundPlan as BoundPlan,
@@ -29,6 +29,7 @@ from tenferro.engines.cpu.actions import (
     ViewOf as ViewOf,
 )
 from tenferro.engines.cpu.arena import ARENA, Made, lay_out
+from tenferro.engines.cpu.compiling import compile_all
 from tenferro.engines.cpu.donating import Lending, Place as Place
 from tenferro.engines.cpu.kernel import FAST, GOOD, KernelTable
 from tenferro.engines.cpu.launch import add_region
@@ -149,6 +150,8 @@ class Binder:
         if self.good_from < math.inf and self.good_from < improvable:  # no formula has an infinite number
             self.level, brief = GOOD, BRIEF_SHARE * improvable
         blocks = [action for action in self.actions if isinstance(action, Enter)]
+        wanted = [x for action in blocks for x in action.block.sources(self.level, brief)]
+        compile_all(wanted, threads.limit())
         for action in blocks:
             action.address = action.block.seal(self.level, brief)
         if brief and any(action.block.is_brief(brief) for action in blocks):

@@ -10,6 +10,16 @@ from collections.abc import Callable, Sequence
 
 Carried = Sequence[tuple[str, str]]  # (type, initial value) of what a loop carries round
 
+_PURE = frozenset(
+    "add sub mul udiv sdiv urem srem and or xor shl lshr ashr icmp fcmp select getelementptr trunc zext sext sitofp "
+    "fptosi bitcast insertelement extractelement shufflevector".split()
+)
+_PARAMETERS = "%P"
+
+
+def _is_number(x: str | int) -> bool:
+    return isinstance(x, int) or x.isdigit()
+
 
 class Code:
     """Lines of one function. ``block`` is the label of the block being written, which phis need."""
@@ -19,6 +29,8 @@ class Code:
         self.block = "entry"
         self.allocas: list[str] = []
         self._count = 0
+        self._known: dict[str, str] = {}  # what the block has computed, by its text
+        self._known_in = ""
 
     def fresh(self) -> str:
         self._count += 1
@@ -29,9 +41,23 @@ class Code:
         return f"{hint}{self._count}"
 
     def emit(self, text: str) -> str:
-        name = self.fresh()
+        """The value of an instruction: the one that the block has, where this changes and reads nothing."""
+        if text[: text.index(" ")] in _PURE:
+            return self._once(text)
+        self._count += 1
+        name = f"%t{self._count}"
         self.lines.append(f"  {name} = {text}")
         return name
+
+    def _once(self, text: str) -> str:
+        if self._known_in != self.block:
+            self._known_in, self._known = self.block, {}
+        found = self._known.get(text)
+        if found is None:
+            self._count += 1
+            found = self._known[text] = f"%t{self._count}"
+            self.lines.append(f"  {found} = {text}")
+        return found
 
     def do(self, text: str) -> None:
         self.lines.append(f"  {text}")
@@ -60,22 +86,29 @@ class Code:
 
     def word(self, pointer: str, index: int) -> str:
         """The i64 at ``pointer[index]``."""
-        return self.emit(f"load i64, ptr {self.at(pointer, 8 * index)}, align 8")
+        return self._read(pointer, f"load i64, ptr {self.at(pointer, 8 * index)}, align 8")
 
     def pointer(self, base: str, index: int) -> str:
-        return self.emit(f"load ptr, ptr {self.at(base, 8 * index)}, align 8")
+        return self._read(base, f"load ptr, ptr {self.at(base, 8 * index)}, align 8")
+
+    def _read(self, base: str, text: str) -> str:
+        return self._once(text) if base == _PARAMETERS else self.emit(text)  # nothing writes to parameters
 
     def add(self, a: str | int, b: str | int) -> str:
         if str(a) == "0":
             return str(b)
         if str(b) == "0":
             return str(a)
+        if _is_number(a) and _is_number(b):
+            return str(int(a) + int(b))
         return self.emit(f"add i64 {a}, {b}")
 
     def sub(self, a: str | int, b: str | int) -> str:
         return str(a) if str(b) == "0" else self.emit(f"sub i64 {a}, {b}")
 
     def mul(self, a: str | int, b: str | int) -> str:
+        if _is_number(a) and _is_number(b):
+            return str(int(a) * int(b))
         if "0" in (str(a), str(b)):
             return "0"
         if str(a) == "1":
@@ -131,6 +164,22 @@ class Code:
         self.lines[mark:mark] = phis
         self.start(after)
         return names
+
+    def halving(self, count: int, fold: Callable[[str, str], None]) -> None:
+        """``fold(k, half)`` for each k below half of ``count``, then below half of that, until it was 0 alone.
+        ``count``: a power of two."""
+
+        def level(_: str, values: list[str]) -> Sequence[str]:
+            (half,) = values
+
+            def one(k: str, _: list[str]) -> Sequence[str]:
+                fold(k, half)
+                return []
+
+            self.loop(0, half, 1, [], one)
+            return [self.emit(f"lshr i64 {half}, 1")]
+
+        self.loop(0, count.bit_length() - 1, 1, [("i64", str(count // 2))], level)
 
     def when(self, condition: str, body: Callable[[], None]) -> None:
         """Run ``body`` where the condition holds."""

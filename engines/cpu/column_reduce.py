@@ -138,6 +138,9 @@ class Accumulators:
     def _halve(self, rows: Rows, lanes: int, target: Rows, row: str) -> None:
         """Lanes to one, for a vector of columns at a time: they are read once and meet in registers."""
         tile = self.tile
+        if tile.kernel.compact:
+            self._halve_in_place(rows, lanes, target, row)
+            return
 
         def column(v: str, left: str) -> None:
             def lane(j: int, count: int) -> list[Vec]:
@@ -147,6 +150,19 @@ class Accumulators:
                 return self._combine(lane(j, 2 * count), lane(j + count, 2 * count))
 
             tile.write(target, row, v, lane(0, 1))
+
+        tile.each_column(column)
+
+    def _halve_in_place(self, rows: Rows, lanes: int, target: Rows, row: str) -> None:
+        """The same, half of the lanes into the other half."""
+        tile, code = self.tile, self.code
+
+        def column(v: str, left: str) -> None:
+            def fold(j: str, half: str) -> None:
+                tile.write(rows, j, v, self._combine(tile.read(rows, j, v), tile.read(rows, code.add(j, half), v)))
+
+            code.halving(lanes, fold)
+            tile.write(target, row, v, tile.read(rows, "0", v))
 
         tile.each_column(column)
 

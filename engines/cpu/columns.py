@@ -9,7 +9,6 @@ row ``r % lanes``, which stays in cache for a whole tile.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -27,7 +26,7 @@ from tenferro.engines.cpu.vector_builder import Vec
 from tenferro.engines.cpu.writer import KernelWriter
 from tenferro.lowering.region import Apply, Iota, Load, Reduce, Region, Uniform
 from tenferro.lowering.tree import in_tree_order, lanes as tree_lanes
-from tenferro.tracer.records import dataclass
+from tenferro.tracer.records import dataclass, replace
 from tenferro.tracer.scalar.builder import Complex
 
 ACCUMULATOR_BYTES = 1 << 17

@@ -10,7 +10,8 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, assert_never
 
@@ -48,6 +49,19 @@ _libraries: weakref.WeakValueDictionary[tuple[str, int, Target], Library] = weak
 _expansions: dict[str, Library] = {}
 _held = Renewed()
 _writing = Renewed(threading.RLock)
+_making: dict[Hashable, Renewed] = {}
+
+
+@contextmanager
+def _alone(key: Hashable) -> Iterator[None]:
+    """One thread at a time makes what the key names; the next one finds it."""
+    with _held.lock:
+        own = _making.setdefault(key, Renewed())
+    with own.lock:
+        try:
+            yield
+        finally:
+            _making.pop(key, None)
 
 
 def shared_library(text: str, level: int, target: Target, symbols: Mapping[str, int] | None = None) -> Library:
@@ -56,9 +70,12 @@ def shared_library(text: str, level: int, target: Target, symbols: Mapping[str, 
     with _held.lock:
         found = _libraries.get(key)
     if found is None:
-        found = compile_text(text, level, target, symbols=dict(symbols or {}))
-        with _held.lock:
-            found = _libraries.setdefault(key, found)
+        with _alone(key):
+            found = _libraries.get(key)
+            if found is None:
+                found = compile_text(text, level, target, symbols=dict(symbols or {}))
+                with _held.lock:
+                    _libraries[key] = found
     return found
 
 
@@ -68,9 +85,10 @@ def expansion_address(symbol: str, text: str, target: Target) -> int:
     with _held.lock:
         found = _expansions.get(symbol)
     if found is None:
-        found = compile_text(text, GOOD, target)
-        with _held.lock:
-            found = _expansions.setdefault(symbol, found)
+        with _alone(symbol):
+            found = _expansions.get(symbol)
+            if found is None:
+                found = _expansions[symbol] = compile_text(text, GOOD, target)
     return found.address(symbol)
 
 
@@ -78,7 +96,7 @@ WRITERS: Mapping[str, type[KernelWriter]] = {"column": ColumnKernel, "record": R
 """By schedule; others are rows'."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Kernel:
     """One region under one variant. At level 0 elementary functions are calls of shared code, which compiles fastest;
     at level 2 a small region has them in place, which runs fastest. The bits are those of one expansion. ``program``:
@@ -112,7 +130,7 @@ class Kernel:
         kind = WRITERS.get(self.variant.schedule, RowKernel)
         outline = level == FAST or not is_small(self.region, max(1, self.variant.short))
         module = ModuleText(share=f"{self.target.cpu} {self.target.features}", permutes=self.target.permutes)
-        return kind(self.region, self.variant, self.axis_loops, outline, module)
+        return kind(self.region, self.variant, self.axis_loops, outline, module, level == FAST)
 
     def text(self, level: int) -> str:
         with _writing.lock:
@@ -136,8 +154,15 @@ class Kernel:
             recording.compiled(start, self.program, self.region.name, level, source)
         return found
 
-    def address(self, entry: str, level: int) -> int:
-        return self.library(level).address(entry)
+    def is_ready(self, level: int) -> bool:
+        return level in self.libraries
+
+    def ready(self) -> Sequence[Library]:
+        return list(self.libraries.values())
+
+    @property
+    def size(self) -> int:
+        return len(self.region.nodes) * (1 + len(self.region.row_axes))
 
     @property
     def code_bytes(self) -> int:

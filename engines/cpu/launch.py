@@ -23,6 +23,7 @@ from tenferro.engines.cpu.columns import (
     goes_across,
     tile_columns,
 )
+from tenferro.engines.cpu.compiling import FunctionOf
 from tenferro.engines.cpu.kernel import GOOD, Kernel
 from tenferro.engines.cpu.layout import Layout, Variant
 from tenferro.engines.cpu.params import BLOCK, BLOCKS, CELLS_POINTER, PART_POINTER, TILE
@@ -175,7 +176,7 @@ def _launch(
     places = [binder.places[access.slot] for access in layout.accesses]
     count = partial(of_region, kernel.writer, layout, [place.strided for place in places], entry)
     origin = binder.stage.launch(entry, count)
-    launch = block.add_launch(partial(kernel.address, entry), total, grain, words, origin)
+    launch = block.add_launch(FunctionOf(kernel, entry), total, grain, words, origin)
     for a, (access, place) in enumerate(zip(layout.accesses, places, strict=True)):
         block.add_patch(binder.patch(place.position), launch, kernel.writer.params["p", a], access.offset)
     for parameter, position in extra:

@@ -32,6 +32,7 @@ from tenferro.engines.cpu import (
     native_sizes,
     native_steering,
 )
+from tenferro.engines.cpu.compiling import CodeSource, FunctionOf
 from tenferro.engines.cpu.machine import memory_bytes
 from tenferro.engines.cpu.native_language import native_names, translate
 from tenferro.engines.cpu.native_prelude import FLOAT_CONTROL, FLUSH, PRELUDE_SYMBOLS, prelude
@@ -248,6 +249,9 @@ class _Launch:
     patches: list[tuple[int, int, int]] = field(default_factory=list)
     seconds: float = math.inf
 
+    def level(self, level: int, longest: float) -> int:
+        return level if not longest or self.seconds >= longest else 0
+
 
 OUTPUT_WORDS = 4
 """Words of an output's description before its sizes."""
@@ -354,6 +358,11 @@ class Block:
         """Whether some launch takes less than so many seconds."""
         return any(launch.seconds < longest for launch in self._launches)
 
+    def sources(self, level: int = 0, longest: float = 0.0) -> list[tuple[CodeSource, int]]:
+        """What ``seal`` asks for functions, and at which levels."""
+        found = [(x.address, x.level(level, longest)) for x in self._launches]
+        return [(address.source, its) for address, its in found if isinstance(address, FunctionOf)]
+
     def seal(self, level: int = 0, longest: float = 0.0) -> int:
         """The template's address, its kernels at this code generation level, but for those at level 0 that take less
         than ``longest`` seconds. It stays valid while this object lives."""
@@ -369,8 +378,9 @@ class Block:
         patches: list[int] = []
         params: list[int] = []
         for launch in self._launches:
-            mine = level if not longest or launch.seconds >= longest else 0
-            address = launch.address if isinstance(launch.address, int) else launch.address(mine)
+            address = (
+                launch.address if isinstance(launch.address, int) else launch.address(launch.level(level, longest))
+            )
             launches += [address, offset, launch.total, launch.grain]
             for position, param, byte_offset in launch.patches:
                 patches += [position, offset + param, byte_offset]

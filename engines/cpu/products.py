@@ -16,6 +16,7 @@ import numpy as np
 
 from tenferro.engines import recording
 from tenferro.engines.cpu import product_writer as p, threads
+from tenferro.engines.cpu.compiling import FunctionOf
 from tenferro.engines.cpu.kernel import GOOD
 from tenferro.engines.cpu.layout import Strided
 from tenferro.engines.cpu.product import Entry
@@ -82,6 +83,9 @@ class Sizes:
         return Sizes(levels, self.columns, self.rows, self.depth, self.b[::-1], self.a[::-1])
 
 
+LARGE = 1000
+"""A kernel's size beside those of regions: it is compiled at level 2, which takes longest."""
+
 _libraries: dict[tuple[Entry, Target], Library] = {}
 _lock = threading.Lock()
 
@@ -97,6 +101,27 @@ def library(entry: Entry, target: Target) -> Library:
         with _lock:
             found = _libraries.setdefault((entry, target), made)
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class ProductSource:
+    """A kernel on a target, the same at every level."""
+
+    entry: Entry
+    target: Target
+
+    def library(self, level: int) -> Library:
+        return library(self.entry, self.target)
+
+    def is_ready(self, level: int) -> bool:
+        return (self.entry, self.target) in _libraries
+
+    def ready(self) -> Sequence[Library]:
+        return [library(self.entry, self.target)]
+
+    @property
+    def size(self) -> int:
+        return LARGE
 
 
 def add_product(binder: Binder, instruction: Instruction) -> None:
@@ -216,11 +241,6 @@ def _seconds(sizes: Sizes, dtype: Dtype) -> float:
     return max(operations / RATES.get((dtype.kind, dtype.itemsize), 4e9), bytes_moved)
 
 
-def address_of(entry: Entry, target: Target, name: str, level: int) -> int:
-    """Where a product's function stands; it is the same at every level."""
-    return library(entry, target).address(name)
-
-
 def _launch(binder: Binder, dtype: Dtype, sizes: Sizes, positions: Sequence[int], offsets: Sequence[int]) -> float:
     target = binder.kernels.target
     form = p.registers(dtype, target.vector_bits)
@@ -244,7 +264,7 @@ def _launch(binder: Binder, dtype: Dtype, sizes: Sizes, positions: Sequence[int]
     entry = Entry(dtype, name, is_turned and (dtype.kind == "c" or sizes.rows > 1))
     binder.kernels.products[entry] = None
 
-    address = partial(address_of, entry, target, name)
+    address = FunctionOf(ProductSource(entry, target), name)
     origin = binder.stage.launch(name, partial(of_product, sizes, dtype.itemsize))
     launch = block.add_launch(address, total, grain, words, origin)
     for place, position, offset in zip((p.A, p.B, p.C), positions, offsets, strict=True):

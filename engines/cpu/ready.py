@@ -8,12 +8,12 @@ plan or a kernel's text. Whoever keeps them sees to it that sources, machine and
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tenferro.engines.cpu import memory, native, native_entry, threads
+from tenferro.engines.cpu.compiling import FunctionOf
 from tenferro.engines.cpu.toolchain import Library, loaded_object
 from tenferro.tracer.lines import SourceLine
 
@@ -57,15 +57,10 @@ def _launch_at(k: int) -> int:
 
 def _entry(address: Any, sealed: int) -> tuple[Library, str] | None:
     """The library and the name of a function of a kernel or a matrix product; None for any other."""
-    from tenferro.engines.cpu import products
-    from tenferro.engines.cpu.kernel import Kernel
-
-    libraries: list[Library] = []
-    if isinstance(address, partial) and isinstance(getattr(address.func, "__self__", None), Kernel):
-        libraries += address.func.__self__.libraries.values()  # type: ignore[attr-defined]
-    elif isinstance(address, partial) and address.func is products.address_of:
-        libraries.append(products.library(*address.args[:2]))
-    return next(((x, address.args[-1]) for x in libraries if x.key and x.address(address.args[-1]) == sealed), None)
+    if not isinstance(address, FunctionOf):
+        return None
+    name = address.name
+    return next(((x, name) for x in address.source.ready() if x.key and x.address(name) == sealed), None)
 
 
 def _needed(library: Library) -> list[list[str]] | None:

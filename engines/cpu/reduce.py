@@ -374,13 +374,8 @@ class _Level:
             store_word(code, value, code.at(d, code.mul(g, WORD)))
 
     def _halve(self) -> None:
-        half = self.width // 2
-        while half:
+        def fold(k: str, half: str) -> None:
+            high = self._read(self.code.add(k, half))
+            self._write(k, combine(self.builder, self.kind, self.dtype, self._read(k), high))
 
-            def fold(k: str, _: list[str], half: int = half) -> list[str]:
-                high = self._read(self.code.add(k, half))
-                self._write(k, combine(self.builder, self.kind, self.dtype, self._read(k), high))
-                return []
-
-            self.code.loop(0, half, 1, [], fold)
-            half //= 2
+        self.code.halving(self.width, fold)

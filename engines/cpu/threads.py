@@ -55,6 +55,11 @@ def threads(n: int) -> Iterator[None]:
         SCOPE.reset(token)
 
 
+def limit() -> int:
+    """How many threads there may be here and now; none is started."""
+    return SCOPE.get() or default_count()
+
+
 def count(share: int | None = None) -> int:
     """How many threads a parallel region may use here and now, with the workers for it started: the scope's number,
     else all; at most ``share``.

@@ -1,8 +1,8 @@
 """LLVM text in, loaded machine code out. The only place that imports llvmlite, and only at the first compile: a process
 that finds all of its objects in the disk cache does without.
 
-text → key → disk cache → object → its own memory. One lock goes round every llvmlite call and is held across ``fork``:
-a child forked in the middle of a compile would inherit LLVM's locks and hang at its own first compile.
+text → key → disk cache → object → its own memory. A fork waits until no thread compiles or loads: a child forked in the
+middle of a compile would inherit LLVM's locks and hang at its own first compile.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
-from tenferro.engines.cpu import object_loader
-from tenferro.engines.cpu.object_symbols import undefined_symbols
+from tenferro.engines.cpu import code_generator, object_loader
 from tenferro.engines.cpu.permute import Permutes
 from tenferro.engines.disk_cache import HOSTS, OBJECTS, DiskCache, configured, entry_key
 from tenferro.engines.recording import Source
@@ -31,19 +30,16 @@ from tenferro.tracer.config import config
 from tenferro.tracer.errors import LoweringError
 from tenferro.tracer.records import dataclass
 
-# What LLVM's code generator itself may call. No libm: a scalar function has one definition for every engine.
-ALLOWED_SYMBOLS = frozenset({"memcpy", "memset", "memmove", "memcmp", "bzero", "_GLOBAL_OFFSET_TABLE_"})
 LEVELS = (0, 1, 2, 3)
-# What simplifies a text, in order; part of the cache's key.
-_PASSES = ("always_inliner", "global_dead_code_eliminate", "sroa", "instruction_combine", "simplify_cfg")
 _X86_64_V3 = frozenset({"avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "popcnt"})
 _AVX512 = frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl"})
 
 _lock = threading.RLock()
+_compiling = forking.Shared()
 forking.held(_lock)
+forking.held(_compiling)
 
 _dead_engines: deque[Any] = deque()
-_machines: dict[tuple[int, Target], Any] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,9 +226,8 @@ class Library:
 
     def asm(self) -> str:
         """The assembly text, generated anew."""
-        with _llvm() as llvm:
-            machine = _machine(llvm, self.level, self.target)
-            return str(machine.emit_assembly(_parse(llvm, self.text, machine)))
+        with _compiling, _llvm() as llvm:
+            return code_generator.assembly(llvm, self.text, self.level, self.target)
 
     def close(self) -> None:
         """Unload the code; its addresses are dead afterwards. Closing twice does nothing."""
@@ -279,6 +274,7 @@ def compile_made(
         _close_dead()
         store = disk_cache()
         key = _key(identity, level, target, optimize, symbols)
+    with _compiling:
         payload = store.load(key) if store is not None else None
         from_cache = payload is not None
         if payload is None:
@@ -302,71 +298,18 @@ def loaded_object(key: str, symbols: dict[str, int]) -> Any:
 
 
 def _key(identity: str, level: int, target: Target, optimize: bool, symbols: dict[str, int]) -> str:
+    passes = ",".join(code_generator.PASSES if optimize else ())
     return entry_key(
-        identity, str(level), ",".join(_PASSES if optimize else ()), host().llvm_version, host().triple, target.cpu,
-        target.features, ",".join(sorted(symbols)),
+        identity, str(level), passes, host().llvm_version, host().triple, target.cpu, target.features,
+        ",".join(sorted(symbols)),
     )  # fmt: skip
-
-
-def _machine(llvm: ModuleType, level: int, target: Target) -> Any:
-    """The target machine for a level and target: one each, since the lock serialises their use."""
-    found = _machines.get((level, target))
-    if found is None:
-        found = _machines[level, target] = _new_machine(llvm, level, target)
-    return found
-
-
-def _new_machine(llvm: ModuleType, level: int, target: Target) -> Any:
-    return llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(
-        cpu=target.cpu, features=target.features, opt=level, jit=True
-    )
-
-
-def _parse(llvm: ModuleType, text: str, machine: Any) -> Any:
-    try:
-        module = llvm.parse_assembly(text)
-    except RuntimeError as error:
-        raise LoweringError(f"compile: the LLVM text does not parse; {str(error).strip()}") from error
-    module.triple = llvm.get_process_triple()
-    module.data_layout = str(machine.target_data)
-    return module
 
 
 def _compile(text: str, level: int, target: Target, optimize: bool, symbols: dict[str, int]) -> bytes:
     """The cache's payload: 8 bytes of code size, then the object."""
-    with _llvm() as llvm:
-        return _emitted(llvm, text, level, target, optimize, symbols)
-
-
-def _emitted(llvm: ModuleType, text: str, level: int, target: Target, optimize: bool, symbols: dict[str, int]) -> bytes:
-    machine = _machine(llvm, level, target)
-    module = _parse(llvm, text, machine)
-    try:
-        module.verify()
-    except RuntimeError as error:
-        raise LoweringError(f"compile: the LLVM text is malformed; {str(error).strip()}") from error
-    if optimize:
-        _clean(llvm, module, machine)
-    data: bytes = machine.emit_object(module)
-    unknown = undefined_symbols(data) - ALLOWED_SYMBOLS - symbols.keys()
-    if unknown:
-        raise LoweringError(
-            f"compile: the object needs {', '.join(sorted(unknown))}; needed code that calls nothing outside it"
-        )
-    sections = llvm.ObjectFileRef.from_data(data).sections()
-    code_bytes: int = sum(section.size() for section in sections if section.is_text())
-    return code_bytes.to_bytes(8, "little") + data
-
-
-def _clean(llvm: ModuleType, module: Any, machine: Any) -> None:
-    """Functions marked ``alwaysinline`` in place, memory to registers, local simplification. The code generator inlines
-    nothing itself: with each one-line function of the text called, a native call took 0.3 µs instead of 0.16. LLVM's O2
-    passes take 0.3 s more, which the first process on a machine would wait for."""
-    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=1))
-    passes = llvm.create_new_module_pass_manager()
-    for name in _PASSES:
-        getattr(passes, f"add_{name}_pass")()
-    passes.run(module, builder)
+    with _lock:
+        llvm = _binding()
+    return code_generator.emitted(llvm, text, level, target, optimize, symbols)
 
 
 class _Engine:
@@ -386,7 +329,7 @@ class _Engine:
 def _of_libc() -> dict[str, int]:
     """Addresses of what LLVM's code generator itself may call."""
     libc = ctypes.CDLL(None)
-    found = {name: getattr(libc, name, None) for name in ALLOWED_SYMBOLS}
+    found = {name: getattr(libc, name, None) for name in code_generator.ALLOWED_SYMBOLS}
     return {name: ctypes.cast(f, ctypes.c_void_p).value or 0 for name, f in found.items() if f is not None}
 
 

@@ -61,13 +61,15 @@ def needs_mask(region: Region) -> bool:
 
 @dataclass
 class KernelWriter(ABC):
-    """``outline``: elementary functions are calls."""
+    """``outline``: elementary functions are calls. ``compact``: the text is as short as may be, for level 0: it is
+    compiled at once, and what is made of it runs for a short time."""
 
     region: Region
     variant: Variant
     axis_loops: Mapping[int, int]
     outline: bool
     module: ModuleText = field(default_factory=ModuleText)
+    compact: bool = False
 
     def __post_init__(self) -> None:
         self.params = ParamMap(self.region, self.variant)

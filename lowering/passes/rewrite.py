@@ -7,11 +7,11 @@ Operations that come out as they went in are the same objects, so that an idle p
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import replace
 
 from tenferro.tracer.lines import SourceLine
 from tenferro.tracer.op import Op, View
 from tenferro.tracer.program import Operand, Operation, Params, SemanticProgram, Value
+from tenferro.tracer.records import replace
 
 
 class Rewriter:

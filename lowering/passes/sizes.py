@@ -7,7 +7,6 @@ The guards themselves stay as they were traced.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from tenferro.tracer.dims import DimExpr, Extent, Leaf, leaf, leaves, mul, sub, substitute
@@ -22,6 +21,7 @@ from tenferro.tracer.program import (
     ShapeGuard,
     Value,
 )
+from tenferro.tracer.records import replace
 
 ORDER = {"int": 0, "extent": 1, "runtime": 2}
 
@@ -81,6 +81,7 @@ class _Substitution:
     def __init__(self, known: dict[Leaf, Extent]) -> None:
         self.known = known
         self.memo: dict[DimExpr, Extent] = {}
+        self.values: dict[int, Value] = {}
 
     def program(self, program: SemanticProgram) -> SemanticProgram:
         return replace(
@@ -91,9 +92,10 @@ class _Substitution:
         )
 
     def operation(self, o: Operation) -> Operation:
-        params = Params(**{k: self.param(v) for k, v in o.params.items()})
-        outputs = tuple(self.value(v) for v in o.outputs)
-        return Operation(o.op, tuple(self.operand(x) for x in o.inputs), params, outputs, o.line, o.place)
+        params = {k: self.param(v) for k, v in o.params.items()}
+        is_same = all(v is o.params[k] for k, v in params.items())
+        inputs, outputs = tuple([self.operand(x) for x in o.inputs]), tuple([self.value(v) for v in o.outputs])
+        return Operation(o.op, inputs, o.params if is_same else Params(**params), outputs, o.line, o.place)
 
     def operand(self, operand: Operand) -> Operand:
         match operand:
@@ -106,8 +108,15 @@ class _Substitution:
                 return operand
 
     def value(self, value: Value) -> Value:
-        kind = value.type
-        return Value(value.id, ArrayType(kind.dtype, tuple(self.extent(n) for n in kind.shape), kind.weak))
+        found = self.values.get(value.id)
+        if found is None:
+            kind = value.type
+            shape = tuple([self.extent(n) for n in kind.shape])
+            is_same = all(a is b for a, b in zip(shape, kind.shape, strict=True))
+            found = self.values[value.id] = (
+                value if is_same else Value(value.id, ArrayType(kind.dtype, shape, kind.weak))
+            )
+        return found
 
     def extent(self, extent: Extent) -> Extent:
         if isinstance(extent, int):
@@ -119,7 +128,10 @@ class _Substitution:
     def param(self, value: Any) -> Any:
         if isinstance(value, DimExpr):
             return self.extent(value)
-        return tuple(self.param(v) for v in value) if isinstance(value, tuple) else value
+        if not isinstance(value, tuple):
+            return value
+        found = tuple([self.param(v) for v in value])
+        return value if all(a is b for a, b in zip(found, value, strict=True)) else found
 
 
 def _number(size: int, dtype: Any) -> int | float | complex:

@@ -79,7 +79,8 @@ def test_rows_add_events_up(p: Profile):
 def test_the_text_has_a_line_for_each_row(p: Profile):
     text = str(p)
     assert repr(p) == text
-    assert re.match(r"profile: \d+\.\d{3} ms: kernels \d+ %, seams \d+ %, traces \d+ %, preparation \d+ %, ", text)
+    parts = r"kernels \d+ %, seams \d+ %, traces \d+ %, preparation \d+ %, "
+    assert re.match(rf"profile: \d+\.\d{{3}} ms( on \d threads)?: {parts}", text)
     head, *rows = text.split("\n\n")[1].splitlines()
     assert re.fullmatch(r"region +calls +total +time +moved +bandwidth  line", head)
     number, name = r" +\d+\.\d{3} ms +\d+ % +\d+\.\d GB/s +\d+ %  ", Path(__file__).name
@@ -204,12 +205,13 @@ def test_the_file_holds_every_event(p: Profile, tmp_path: Path):
 
 def test_events_of_a_thread_lie_inside_each_other_or_apart(p: Profile):
     """As viewers need it."""
-    open_events: list[Any] = []
-    for event in p.events:
-        while open_events and open_events[-1].end <= event.start:
-            open_events.pop()
-        assert not open_events or event.end <= open_events[-1].end
-        open_events.append(event)
+    for thread in p.threads:
+        open_events: list[Any] = []
+        for event in (e for e in p.events if e.thread == thread):
+            while open_events and open_events[-1].end <= event.start:
+                open_events.pop()
+            assert not open_events or event.end <= open_events[-1].end
+            open_events.append(event)
 
 
 def test_an_empty_profile_is_a_file_too(tmp_path: Path):

@@ -114,6 +114,29 @@ def test_a_held_lock_is_waited_for() -> None:
     forking._held.remove(lock)
 
 
+def test_a_lock_that_many_share_is_waited_for_by_a_fork_alone() -> None:
+    shared = forking.Shared()
+    forking.held(shared)
+    try:
+        with shared, shared:
+            assert in_child(lambda: True)  # its own thread's
+            with Holding(shared):  # beside this thread
+                waited = threading.Thread(target=lambda: in_child(lambda: True))
+                waited.start()
+            waited.join(0.3)
+            assert waited.is_alive()
+        waited.join(10)
+        assert not waited.is_alive()
+
+        def taken() -> bool:
+            with shared:
+                return True
+
+        assert in_child(taken)
+    finally:
+        forking._held.remove(shared)
+
+
 def test_all_locks_of_the_package_are_renewed() -> None:
     """A child traces, compiles and runs although another thread was in the middle of everything."""
     warm = tn.jit(lambda x: np.tanh(x) + 1)

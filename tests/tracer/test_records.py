@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from tenferro.tracer.records import dataclass
+from tenferro.tracer.records import dataclass, replace
 
 SOURCES = {
     "plain": "x: int\ny: float = 2.0",
@@ -125,6 +125,32 @@ def test_copies_and_patterns():
     with pytest.raises(FrozenInstanceError, match="cannot assign to field 'x'"):
         p.x = 3  # type: ignore[misc]
     assert Point.__doc__ == "Of this module, so that it pickles."
+
+
+def test_replaced_as_the_standard_does():
+    @dataclass(frozen=True, slots=True)
+    class Pair:
+        x: int
+        y: int = dataclasses.field(default=2)
+
+    @dataclass
+    class Counted:
+        x: int
+        n: int = dataclasses.field(init=False, default=0)
+
+        def __post_init__(self) -> None:
+            self.n = self.x + 1
+
+    class Derived(Pair):
+        pass
+
+    assert replace(Pair(1), y=5) == Pair(1, 5) and replace(Pair(1, 3)) == Pair(1, 3)
+    assert replace(Counted(1), x=4).n == 5
+    assert type(replace(Derived(1), x=2)) is Derived
+    with pytest.raises(TypeError, match="z"):
+        replace(Pair(1), z=3)  # type: ignore[call-arg]
+    with pytest.raises(ValueError, match="n"):
+        replace(Counted(1), n=3)
 
 
 def test_what_is_not_written_here_is_the_standards():
