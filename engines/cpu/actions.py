@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from tenferro.engines.cpu import threads
+from tenferro.engines.cpu.compiling import compile_all
 from tenferro.engines.cpu.kernel import FAST
 from tenferro.engines.cpu.native import Block
 from tenferro.lowering.exec_program import Instruction, Source
@@ -39,6 +41,13 @@ class Enter:
     made: tuple[int, ...]
     steps: tuple[int, ...]
     address: int = 0  # once the block is sealed
+
+
+def seal(blocks: Sequence[Enter], level: int, longest: float) -> None:
+    """Seal the blocks at a code generation level; what they run is compiled side by side first."""
+    compile_all([x for b in blocks for x in b.block.sources(level, longest)], threads.limit())
+    for b in blocks:
+        b.address = b.block.seal(level, longest)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from tenferro.engines.cpu import layout as lay, memory, poison, threads
+from tenferro.engines.cpu import layout as lay, memory, poison
 from tenferro.engines.cpu.actions import (
     Action as Action,
     BoundPlan as BoundPlan,
@@ -27,9 +27,9 @@ from tenferro.engines.cpu.actions import (
     Enter as Enter,
     Select as Select,
     ViewOf as ViewOf,
+    seal,
 )
 from tenferro.engines.cpu.arena import ARENA, Made, lay_out
-from tenferro.engines.cpu.compiling import compile_all
 from tenferro.engines.cpu.donating import Lending, Place as Place
 from tenferro.engines.cpu.kernel import FAST, GOOD, KernelTable
 from tenferro.engines.cpu.launch import add_region
@@ -150,10 +150,7 @@ class Binder:
         if self.good_from < math.inf and self.good_from < improvable:  # no formula has an infinite number
             self.level, brief = GOOD, BRIEF_SHARE * improvable
         blocks = [action for action in self.actions if isinstance(action, Enter)]
-        wanted = [x for action in blocks for x in action.block.sources(self.level, brief)]
-        compile_all(wanted, threads.limit())
-        for action in blocks:
-            action.address = action.block.seal(self.level, brief)
+        seal(blocks, self.level, brief)
         if brief and any(action.block.is_brief(brief) for action in blocks):
             self.level = FAST  # all of it may be made better later
         outputs: tuple[int | Source, ...] = ()
