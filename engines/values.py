@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tenferro.tracer.dims import Environment, Leaf, evaluate
+from tenferro.tracer.errors import RangeError
 from tenferro.tracer.program import DimScalar, Literal
 
 
@@ -36,4 +37,7 @@ def layout_sizes(layouts: Sequence[Any]) -> dict[Leaf, Any]:
 def scalar_array(source: Literal | DimScalar, env: Environment) -> np.ndarray[Any, Any]:
     """A fresh array of rank 0 that holds the literal, or the size under ``env``."""
     value = source.value if isinstance(source, Literal) else evaluate(source.expr, env)
-    return np.array(value, source.dtype)
+    try:
+        return np.array(value, source.dtype)
+    except OverflowError as error:
+        raise RangeError(f"a size is {value}; needed one that {source.dtype.name} holds") from error

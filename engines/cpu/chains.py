@@ -152,7 +152,9 @@ def _follow(root: Stage, asked: Asked, path: Path, operands: dict[int, None]) ->
         if tail is None:
             raise Unchained
         leaves: list[Any] = [formula.leaf(n) for n in extents]
-        env |= {leaf: n for (leaf, _, _), n in zip(tail.leaves, leaves, strict=True)}
+        for (leaf, _, _), n in zip(tail.leaves, leaves, strict=True):
+            if env.setdefault(leaf, n) != n:  # a condition: what one mask selects twice has one size
+                raise Unchained
         plans.append(tail.bind(tuple(leaves), UnsealedBinder))
         known += len(extents)
         stage = stage.add(_stage(plans[-1], env, formula, known, operands))

@@ -24,6 +24,7 @@ from tenferro.engines.cpu.donating import bind_donated
 from tenferro.engines.cpu.kernel import FAST, GOOD, TIER_FACTOR, KernelTable
 from tenferro.engines.cpu.layout import Strided
 from tenferro.engines.cpu.recorded import Recorded
+from tenferro.engines.cpu.selections import note_extents
 from tenferro.engines.cpu.stretches import stretches
 from tenferro.engines.cpu.toolchain import Target
 from tenferro.engines.engine import NO_EXECUTORS, Engine, Executable, Executor, Replay, RunResult, Shortcut, executed
@@ -387,7 +388,7 @@ class CpuExecutable(Executable):
         self, tail: Tail, extents: tuple[int, ...], runtime: dict[Leaf, int]
     ) -> tuple[BoundPlan, Sequence[binding.Action]]:
         """The rest under the extents that were measured: its binding, and what to do."""
-        runtime.update((leaf, n) for (leaf, _, _), n in zip(tail.leaves, extents, strict=True))
+        note_extents(tail, extents, runtime)
         found = tail.bound.get(extents)
         if found is None and tail.bound and not recorders and (served := brought(tail, extents)) is not None:
             return served

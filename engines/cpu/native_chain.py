@@ -46,12 +46,14 @@ BLOCK_AT, TAKEN, MADE, BLOCK_POSITIONS = range(16, 48, 8)
 # of a row and to the next one; the result's dtype and tag; the two functions of ``tenferro.engines.cpu.select``; the
 # result's rank and sizes.
 OF, MASK, TO, EXTENT, ROWS, ROW_BYTES, STRIDE, DESCRIPTOR, TAG, COUNT, COPY, RANK, SIZES = range(16, 120, 8)
-# Of a selection's launches: the words of their parameters, rows of a work item.
-LENGTH_WORD, MASK_WORD, SOURCE_WORD, COUNTS_WORD, TARGET_WORD, ROW_WORD, STRIDE_WORD, SELECT_WORDS = range(1, 9)
+# Of a selection's launches: the words of their parameters (CHANGED: where a 1 is written if the mask selects fewer than
+# were counted), rows of a work item.
+LENGTH_WORD, MASK_WORD, SOURCE_WORD, COUNTS_WORD, TARGET_WORD, ROW_WORD, STRIDE_WORD, CHANGED_WORD = range(1, 9)
+SELECT_WORDS = 9
 ITEM_ROWS = 1 << 12
 FEW_ITEMS = 63
 """Work items whose counts, with their sum behind them, lie on the stack."""
-COUNTS_BYTES, PARAMS_BYTES = 8 + 8 * FEW_ITEMS, 8 * SELECT_WORDS
+COUNTS_BYTES, PARAMS_BYTES = 8 + 8 * FEW_ITEMS, 8 + 8 * SELECT_WORDS
 DONE, FAILED, MISSED = 1, 0, -1
 """What an operation gives: it is done; an exception is set; Python is to do all of the call."""
 
@@ -140,6 +142,9 @@ def select_into(frame: int, operation: int, threads: int, counts: int, items: in
     store(params + 8 * COUNTS_WORD, counts)
     store(params + 8 * ROW_WORD, load(operation + ROW_BYTES))
     store(params + 8 * STRIDE_WORD, load(operation + STRIDE))
+    changed = params + 8 * SELECT_WORDS
+    store(params + 8 * CHANGED_WORD, changed)
+    store(changed, 0)
     heavy = items > 8
     if not launch(load(operation + COUNT), params, items, threads, heavy):
         return FAILED
@@ -162,7 +167,11 @@ def select_into(frame: int, operation: int, threads: int, counts: int, items: in
     store(params + 8 * TARGET_WORD, data)
     put(frame, load(operation + TO), array)
     store(frame + load(frame + EXTENTS) + 8 * load(operation + EXTENT), total)
-    return launch(load(operation + COPY), params, items, threads, heavy)
+    if not launch(load(operation + COPY), params, items, threads, heavy):
+        return FAILED
+    if atomic_load(changed):
+        return MISSED
+    return DONE
 
 
 @inlined

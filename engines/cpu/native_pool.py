@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from tenferro.engines.cpu.native_language import Foreign, Global, call_address, native
 from tenferro.engines.cpu.native_prelude import (
+    FLOAT_CONTROL,
     atomic_add,
     atomic_add32,
     atomic_and32,
@@ -25,6 +26,7 @@ from tenferro.engines.cpu.native_prelude import (
     load,
     monotonic_ns,
     pause,
+    read_float_control,
     store,
     write_float_control,
 )
@@ -68,10 +70,20 @@ def interrupted(thread_state: int) -> int:
     if thread_state == NO_POLL or PyThread_get_thread_ident() != atomic_load(MAIN_THREAD):
         return 0
     if thread_state == GIL_HELD:
-        return PyErr_CheckSignals() != 0
+        return handle_signals()
     PyEval_RestoreThread(thread_state)
-    raised = PyErr_CheckSignals()
+    raised = handle_signals()
     PyEval_SaveThread()
+    return raised
+
+
+@native
+def handle_signals() -> int:
+    """Run handlers, under the floating-point control word of ordinary programs; 1 where one of them raised."""
+    control = read_float_control()
+    write_float_control(FLOAT_CONTROL)
+    raised = PyErr_CheckSignals()
+    write_float_control(control)
     return raised != 0
 
 

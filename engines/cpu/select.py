@@ -21,6 +21,7 @@ from tenferro.engines.cpu.code import Code
 from tenferro.engines.cpu.kernel import GOOD, shared_library
 from tenferro.engines.cpu.native import Block
 from tenferro.engines.cpu.native_chain import (
+    CHANGED_WORD as CHANGED,
     COUNTS_WORD as COUNTS,
     LENGTH_WORD as LENGTH,
     MASK_WORD as MASK,
@@ -31,6 +32,8 @@ from tenferro.engines.cpu.native_chain import (
     TARGET_WORD as TARGET,
 )
 from tenferro.engines.cpu.toolchain import Library, host_target
+from tenferro.tracer.errors import ShapeError
+from tenferro.tracer.lines import at
 
 if TYPE_CHECKING:
     from tenferro.engines.cpu.actions import Select
@@ -42,6 +45,7 @@ BLOCK = native_chain.ITEM_ROWS
 WORTH_IT = 1 << 14
 """Rows from which on two native launches by Python are faster than NumPy."""
 ITEM_SIZES = (1, 2, 4, 8)
+TRIES = 3
 
 
 def mask_select(action: Select, x: Array, mask: Array) -> Array:
@@ -49,16 +53,29 @@ def mask_select(action: Select, x: Array, mask: Array) -> Array:
     rows, row = action.rows, action.dtype.itemsize * math.prod(action.row)
     if rows < WORTH_IT:
         return np.ascontiguousarray(x[mask])
-    count, copy = functions(row, action.stride)
-    blocks = -(-rows // BLOCK)
-    counts = memory.empty((blocks + 1,), np.dtype(np.int64))
     sizes = {LENGTH: rows, ROW: row, STRIDE: action.stride}
+    for _ in range(TRIES):
+        out = _selected(functions(row, action.stride), sizes, action, x, mask)
+        if out is not None:
+            return out
+    raise ShapeError(
+        f"mask_select: the mask changes while it is read; needed one that nobody writes to{at(action.instruction.line)}"
+    )
+
+
+def _selected(
+    functions: tuple[int, int], sizes: Mapping[int, int], action: Select, x: Array, mask: Array
+) -> Array | None:
+    """None where fewer are there than were counted."""
+    count, copy = functions
+    blocks = -(-sizes[LENGTH] // BLOCK)
+    counts = memory.empty((blocks + 1,), np.dtype(np.int64))
     _run(count, blocks, sizes, {MASK: mask, COUNTS: counts})
-    offsets = np.zeros(blocks + 1, np.int64)
+    offsets, changed = np.zeros(blocks + 1, np.int64), np.zeros(1, np.int64)
     np.cumsum(counts[:blocks], out=offsets[1:])
     out = memory.empty((int(offsets[-1]), *action.row), action.dtype)
-    _run(copy, blocks, sizes, {MASK: mask, SOURCE: x, COUNTS: offsets, TARGET: out})
-    return out
+    _run(copy, blocks, sizes, {MASK: mask, SOURCE: x, COUNTS: offsets, TARGET: out, CHANGED: changed})
+    return None if changed[0] else out
 
 
 def functions(row: int, stride: int) -> tuple[int, int]:
@@ -137,6 +154,7 @@ def _entry(name: str, itemsize: int, lanes: int) -> str:
             code.do(f"store i64 {total}, ptr {here}, align 8")
             return []
         offset, most = _counted(code, here)
+        _note_change(code, total, most)
         place = code.at(target, code.mul(offset, itemsize))
         size = code.mul(code.minimum(total, most), itemsize)
         code.do(f"call void @llvm.memcpy.p0.p0.i64(ptr {place}, ptr {scratch}, i64 {size}, i1 false)")
@@ -156,6 +174,13 @@ def _counted(code: Code, here: str) -> tuple[str, str]:
     """Where the rows of a work item go, and how many were counted: others may have written to the mask since."""
     first, after = (code.emit(f"load i64, ptr {code.at(here, 8 * k)}, align 8") for k in range(2))
     return first, code.sub(after, first)
+
+
+def _note_change(code: Code, total: str, counted: str) -> None:
+    """Tell that fewer are there than were counted."""
+    changed = code.pointer("%P", CHANGED)
+    store = f"store atomic i64 1, ptr {changed} monotonic, align 8"
+    code.when(code.compare("slt", total, counted), lambda: code.do(store))
 
 
 def _select_rows() -> str:
@@ -178,7 +203,8 @@ def _select_rows() -> str:
 
         offset, most = _counted(code, code.at(counts, code.mul(b, 8)))
         end = code.add(offset, most)
-        code.loop(first, code.minimum(code.add(first, BLOCK), length), 1, [("i64", offset)], single)
+        (after,) = code.loop(first, code.minimum(code.add(first, BLOCK), length), 1, [("i64", offset)], single)
+        _note_change(code, after, end)
         return []
 
     return _over_items(code, "select", item)

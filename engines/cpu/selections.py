@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tenferro.engines.cpu import memory
@@ -10,9 +11,21 @@ from tenferro.engines.cpu.actions import Drop, Select
 from tenferro.engines.cpu.donating import Place
 from tenferro.engines.cpu.layout import Strided, common_stride, is_ordered
 from tenferro.lowering.exec_program import Instruction, Slot
+from tenferro.tracer.dims import Leaf
+from tenferro.tracer.errors import ShapeError
 
 if TYPE_CHECKING:
     from tenferro.engines.cpu.binding import Binder, Tail
+
+
+def note_extents(tail: Tail, extents: Sequence[int], runtime: dict[Leaf, int]) -> None:
+    """What a run has measured. ShapeError where that was another number before, as of a mask that was written to."""
+    for (leaf, _, _), n in zip(tail.leaves, extents, strict=True):
+        before = runtime.setdefault(leaf, n)
+        if before != n:
+            raise ShapeError(
+                f"mask_select: a mask selects {n} and has selected {before}; needed one that nobody writes to meanwhile"
+            )
 
 
 def bind_selection(binder: Binder, instruction: Instruction, number: int) -> Tail | None:

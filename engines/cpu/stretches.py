@@ -7,6 +7,9 @@ from typing import assert_never
 
 from tenferro.engines.cpu.actions import Action, Call, Drop, Enter, Recheck, Select, ViewOf
 from tenferro.lowering.plan import Plan, Stretch, seam_of
+from tenferro.tracer.ops import library
+
+SCATTERED = "a run-time extent, of a mask or of rows that do not lie at equal distances"
 
 
 def stretches(plan: Plan, actions: Sequence[Action]) -> tuple[Stretch, ...]:
@@ -29,7 +32,8 @@ def stretches(plan: Plan, actions: Sequence[Action]) -> tuple[Stretch, ...]:
                 tell(max(steps, default=-1) + 1, steps)
             case Call(instruction=instruction, step=step) | Select(instruction=instruction, step=step):
                 tell(step)
-                found.append(seam_of(step, instruction))
+                is_scattered = isinstance(action, Call) and instruction.op is library.mask_select
+                found.append(seam_of(step, instruction, SCATTERED if is_scattered else ""))
                 told = step + 1
             case ViewOf() | Drop() | Recheck():
                 pass

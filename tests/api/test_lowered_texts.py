@@ -136,6 +136,9 @@ def test_selections_are_in_a_segment_where_nothing_beside_them_needs_python():
     assert kinds(f.lower(X)) == [3]
     g = tn.jit(lambda x: np.sort(x)[x > 0.5])
     assert kinds(g.lower(X)) == ["sort", 1, "mask_select"]
+    matrix = np.arange(12.0).reshape(3, 4)
+    told = tn.jit(lambda x, m: x[m]).lower(matrix.T, matrix.T > 3)
+    assert kinds(told) == ["mask_select"] and "do not lie at equal distances" in told.as_text("segments")
 
 
 def watch(patch, done):

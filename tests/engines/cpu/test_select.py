@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tenferro as tn
-from tenferro.engines.cpu import select
+from tenferro.engines.cpu import engine, select
 
 
 def selected(x: Any, mask: Any) -> Any:
@@ -47,3 +47,41 @@ def test_jitted_selection_of_another_layout() -> None:
     select_positive = tn.jit(lambda a: a[a % 3 == 1])
     for layout in (x, x.T, x[::-1], x[:, ::2], x[:50]):
         np.testing.assert_array_equal(select_positive(layout), layout[layout % 3 == 1])
+
+
+def test_what_was_counted_and_is_not_there_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mask that loses elements between the two launches is read anew, and refused in the end."""
+    x = np.arange(40_000.0)
+    rows, run = x.reshape(-1, 2), select._run
+    left = 1
+
+    def losing(address: int, blocks: int, sizes: Any, arrays: Any) -> None:
+        nonlocal left
+        run(address, blocks, sizes, arrays)
+        if select.TARGET not in arrays and left:
+            arrays[select.MASK][:5_000] = False
+            left -= 1
+
+    monkeypatch.setattr(select, "_run", losing)
+    for given in (x, rows):
+        mask, left = np.ones(len(given), bool), 1
+        np.testing.assert_array_equal(selected(given, mask), given[5_000:])
+    left = 0
+    monkeypatch.setattr(select, "TRIES", 0)
+    with pytest.raises(tn.ShapeError, match=r"the mask changes.*test_select.py"):
+        selected(x, np.ones(x.size, bool))
+
+
+def test_one_mask_selects_one_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    f = tn.jit(lambda x, y, m: x[m] + y[m])
+    x, mask = np.arange(40_000.0), np.arange(40_000) % 2 == 0
+    take = select.mask_select
+
+    def losing(action: Any, x: Any, chosen: Any) -> Any:
+        found = take(action, x, chosen)
+        mask[:10] = False
+        return found
+
+    monkeypatch.setattr(engine.select, "mask_select", losing)
+    with pytest.raises(tn.ShapeError, match="selects 19995 and has selected 20000"):
+        f(x, x, mask)
