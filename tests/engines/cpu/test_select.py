@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tenferro as tn
-from tenferro.engines.cpu import engine, select
+from tenferro.engines.cpu import native_chain, select
 
 
 def selected(x: Any, mask: Any) -> Any:
@@ -58,8 +58,8 @@ def test_what_was_counted_and_is_not_there_any_more(monkeypatch: pytest.MonkeyPa
     def losing(address: int, blocks: int, sizes: Any, arrays: Any) -> None:
         nonlocal left
         run(address, blocks, sizes, arrays)
-        if select.TARGET not in arrays and left:
-            arrays[select.MASK][:5_000] = False
+        if native_chain.TARGET_WORD not in arrays and left:
+            arrays[native_chain.MASK_WORD][:5_000] = False
             left -= 1
 
     monkeypatch.setattr(select, "_run", losing)
@@ -82,6 +82,6 @@ def test_one_mask_selects_one_number(monkeypatch: pytest.MonkeyPatch) -> None:
         mask[:10] = False
         return found
 
-    monkeypatch.setattr(engine.select, "mask_select", losing)
+    monkeypatch.setattr(select, "mask_select", losing)
     with pytest.raises(tn.ShapeError, match="selects 19995 and has selected 20000"):
         f(x, x, mask)

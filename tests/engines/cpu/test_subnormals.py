@@ -39,3 +39,40 @@ def test_kernels_keep_or_flush_them(setting: str, expected: str) -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [" ".join([code, *[expected] * 6]) for code in "fd"]
+
+
+HANDLER = """
+import signal, threading
+import numpy as np, tenferro as tn
+
+seen, later, started, go = [], [], [], threading.Event()
+tiny = lambda: float("1e-310") * 0.5 != 0 and bool((np.array([1e-310]) * 0.5)[0] != 0)
+
+def work():
+    go.wait()
+    later.append(tiny())
+
+def handler(*_):
+    seen.append(tiny())
+    started.append(threading.Thread(target=work))
+    started[-1].start()
+
+signal.signal(signal.SIGALRM, handler)
+f = tn.jit(lambda x: np.exp(np.sin(x) * np.cos(x)))
+x = np.full(8_000_000, 0.5)
+f(x)
+while len(seen) < 5:
+    signal.setitimer(signal.ITIMER_REAL, 0.005)
+    f(x)
+signal.setitimer(signal.ITIMER_REAL, 0)
+go.set()
+for thread in started:
+    thread.join()
+print(all(seen), all(later))
+"""
+
+
+def test_signal_handlers_and_the_threads_that_they_start_keep_them() -> None:
+    environment = os.environ | {"TENFERRO_FLUSH_SUBNORMALS": "1"}
+    done = subprocess.run([sys.executable, "-c", HANDLER], env=environment, capture_output=True, text=True, timeout=120)
+    assert done.stdout == "True True\n", done.stderr
