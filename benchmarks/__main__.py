@@ -24,6 +24,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--dtype", default="float32,float64", help="float32,float64")
     made.add_argument("--size-scale", type=float, default=1.0, help="multiplies the number of elements")
     made.add_argument("--seconds", type=float, default=1.5, help="time for each case and peer, at least 5 rounds")
+    made.add_argument("--rounds", type=int, default=0, help="of process cases; default: 3, or 9 of short ones")
     made.add_argument("--threads", type=int, default=0, help="default: the cores that this process may use")
     made.add_argument("--memory", action="store_true", help="peak resident memory above the inputs instead of time")
     made.add_argument("--json", type=Path, help="write the results here")
@@ -87,7 +88,7 @@ def measure(args: argparse.Namespace, cases: Sequence[Case], peers: Sequence[Pee
             print(f"{case.name} {dtype} …", file=sys.stderr, flush=True)
             if isinstance(case, ProcessCase):
                 wanted = [n for n in names if n == "tenferro" or n in (*case.against, *case.shown)]
-                results += [] if args.memory else run_process_case(case, dtype, wanted, threads)
+                results += [] if args.memory else run_process_case(case, dtype, wanted, threads, args.rounds)
             elif args.memory:
                 results += run_memory_case(case, dtype, names, threads, args.size_scale)
             else:

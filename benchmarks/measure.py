@@ -25,7 +25,9 @@ SAMPLE_SECONDS = 2e-3  # a call shorter than this is repeated within one sample
 # brings, spins 300,000 times (GOMP_SPINCOUNT): 14 ms where a pause takes 140 cycles of 3 GHz.
 SETTLE_SECONDS = 20e-3
 MIN_ROUNDS, MAX_ROUNDS = 5, 101
-WARM_SECONDS = 0.25  # calls before the first sample: kernels may be compiled again once they have run for a while
+# Calls before the first sample, or the time of a case where that is less: kernels may be compiled again once they have
+# run for a while.
+WARM_SECONDS = 0.25
 
 
 Floor = Callable[[int], Call]
@@ -83,8 +85,8 @@ def timed(call: Call, repeats: int = 1) -> float:
     return (time.perf_counter() - start) / repeats
 
 
-def warm(call: Call) -> None:
-    end = time.perf_counter() + WARM_SECONDS
+def warm(call: Call, seconds: float) -> None:
+    end = time.perf_counter() + min(seconds, WARM_SECONDS)
     while time.perf_counter() < end:
         call()
 
@@ -178,7 +180,7 @@ def run_case(
     if case.moved is not None:
         entries.insert(0, Entry(FLOOR, "", floor(case.moved(inputs)), 1, None))
     for entry in entries:
-        warm(entry.call)
+        warm(entry.call, seconds)
     samples = interleave([(e.call, e.repeats) for e in entries], seconds)
     timings = [
         Result(case.name, dtype.name, e.peer, "ok", e.form, median(s), *_quartiles(s), len(s), e.error)

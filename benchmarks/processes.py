@@ -91,10 +91,13 @@ def _arguments(case: ProcessCase, peer: str, dtype: str, threads: int) -> list[s
     return [*arguments, "--case", case.array_case, "--dtype", dtype, "--threads", str(threads)]
 
 
-def run_process_case(case: ProcessCase, dtype: str, peers: Sequence[str], threads: int) -> list[Result]:
-    """Time a process case. A peer that took long once is not run again."""
+def run_process_case(
+    case: ProcessCase, dtype: str, peers: Sequence[str], threads: int, rounds: int = 0
+) -> list[Result]:
+    """Time a process case. A peer that took long once is not run again. ``rounds`` 0: as many as its kind needs."""
+    count = rounds or ROUNDS[case.kind]
     if case.kind != "restart":
-        return _rounds(case, dtype, peers, lambda peer: child(_arguments(case, peer, dtype, threads)))
+        return _rounds(case, dtype, peers, lambda peer: child(_arguments(case, peer, dtype, threads)), count)
     with tempfile.TemporaryDirectory(prefix="tenferro-benchmark-") as folder:
         environment = with_caches(folder)
         for peer in peers:
@@ -102,16 +105,16 @@ def run_process_case(case: ProcessCase, dtype: str, peers: Sequence[str], thread
         arguments = {p: ["-c", RESTART.format(peer=p, folder=folder, dtype=dtype)] for p in peers}
         first = {p: child(arguments[p], environment) for p in peers}  # what fills the caches
         ready = [p for p in peers if not isinstance(first[p], str)]
-        results = _rounds(case, dtype, ready, lambda peer: child(arguments[peer], environment))
+        results = _rounds(case, dtype, ready, lambda peer: child(arguments[peer], environment), count)
         return [*results, *(_result(case, dtype, p, [], str(first[p])) for p in peers if p not in ready)]
 
 
 def _rounds(
-    case: ProcessCase, dtype: str, peers: Sequence[str], measured: Callable[[str], dict[str, Any] | str]
+    case: ProcessCase, dtype: str, peers: Sequence[str], measured: Callable[[str], dict[str, Any] | str], count: int
 ) -> list[Result]:
     samples: dict[str, list[dict[str, Any]]] = {p: [] for p in peers}
     failed: dict[str, str] = {}
-    for _ in range(ROUNDS[case.kind]):
+    for _ in range(count):
         for peer in peers:
             if peer in failed or (samples[peer] and samples[peer][0]["seconds"] > 10):
                 continue

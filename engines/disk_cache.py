@@ -15,6 +15,7 @@ import os
 import stat
 import sys
 import time
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
@@ -45,6 +46,7 @@ EVICTED = (OBJECTS.suffix, CUDA_IMAGES.suffix, TRACES.suffix, HOSTS.suffix, RUNS
 STORES_PER_SCAN = 64
 # An entry's age is kept to this precision: a stat is ten times cheaper than a write of the time.
 TOUCH_SECONDS = 3600.0
+_stores: Counter[Path] = Counter()  # of this process, into each directory
 
 
 def default_directory() -> Path:
@@ -96,7 +98,6 @@ class DiskCache:
         self.kind = kind
         self.hits = 0
         self.misses = 0
-        self._stores = 0
         with suppress(OSError):
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.refused = refusal(directory)
@@ -129,8 +130,8 @@ class DiskCache:
             return
         with suppress(OSError):
             _write_entry(self._path(key), key, payload, self.kind.magic)
-        self._stores += 1
-        if self._stores % STORES_PER_SCAN == 1:
+        _stores[self.directory] += 1
+        if _stores[self.directory] % STORES_PER_SCAN == 1:
             self.evict()
 
     def evict(self) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from tenferro.lowering.checker import check
+from tenferro.lowering.checker import Derived, check
 from tenferro.lowering.exec_program import ExecProgram
 from tenferro.lowering.fusion import plan
 from tenferro.lowering.passes import PASSES
@@ -25,18 +25,21 @@ class LoweringConfig(Protocol):
 
 
 def simplify(program: SemanticProgram, config: LoweringConfig | None = None) -> SemanticProgram:
-    """Run all passes. With ``config.check`` a pass that breaks the program is named in a CheckError."""
+    """Run all passes. With ``config.check`` the program is checked, and again after each pass that makes another one
+    of it: a pass that breaks it is named in a CheckError."""
+    derived: Derived = {}
+    is_checked = config is not None and config.check
+    if is_checked:
+        check(program, derived=derived)
     for name, run in PASSES:
-        program = run(program)
-        if config is not None and config.check:
-            check(program, after=name)
+        program, before = run(program), program
+        if is_checked and program is not before:
+            check(program, name, derived)
     return program
 
 
 def staged(program: SemanticProgram, config: LoweringConfig | None = None) -> ExecProgram:
     """From a traced program to the instructions that are placed on engines."""
-    if config is not None and config.check:
-        check(program)
     return stage(simplify(program, config))
 
 

@@ -6,7 +6,8 @@ row's rule, operands that exist and are defined before they are read, and one al
 
 from __future__ import annotations
 
-from typing import NoReturn
+from collections.abc import Sequence
+from typing import NoReturn, TypeAlias
 
 from tenferro.tracer.errors import CheckError, TenferroError
 from tenferro.tracer.program import ArrayType, Operation, Params, SemanticProgram, Value
@@ -14,15 +15,23 @@ from tenferro.tracer.program import ArrayType, Operation, Params, SemanticProgra
 NEIGHBOURS = 5
 
 
-def check(program: SemanticProgram, after: str = "tracing") -> None:
-    """Raise CheckError, naming ``after`` (the pass that ran last), if the program is malformed."""
+Derived: TypeAlias = dict[int, tuple[Operation, Sequence[ArrayType]]]
+"""By its id an operation, and the types that its row's rule has derived."""
+
+
+def check(program: SemanticProgram, after: str = "tracing", derived: Derived | None = None) -> None:
+    """Raise CheckError, naming ``after`` (the pass that ran last), if the program is malformed.
+
+    ``derived``: of the programs that were checked before; an operation that is still the same object has its types
+    there, as they depend on nothing outside it. All else is checked again."""
+    known: Derived = {} if derived is None else derived
     types: list[ArrayType] = []
     for number, i in enumerate(program.inputs):
         if i.value.id != number:
             _blame(program, after, None, f"input {i.name} is {i.value}; %{number} is needed")
         types.append(i.value.type)
     for number, operation in enumerate(program.operations):
-        _check_operation(program, after, number, operation, types)
+        _check_operation(program, after, number, operation, types, known)
     for o in program.outputs:
         if isinstance(o, Value) and not (0 <= o.id < len(types) and _same(o.type, types[o.id])):
             _blame(program, after, None, f"output {o}: {o.type} is not defined with that type")
@@ -30,7 +39,7 @@ def check(program: SemanticProgram, after: str = "tracing") -> None:
 
 
 def _check_operation(
-    program: SemanticProgram, after: str, number: int, operation: Operation, types: list[ArrayType]
+    program: SemanticProgram, after: str, number: int, operation: Operation, types: list[ArrayType], known: Derived
 ) -> None:
     for x in operation.inputs:
         if isinstance(x, Value):
@@ -39,7 +48,7 @@ def _check_operation(
             if not _same(x.type, types[x.id]):
                 _blame(program, after, number, f"{x} is read as {x.type} but defined as {types[x.id]}")
     try:
-        derived = operation.op.infer([x.type for x in operation.inputs], operation.params)
+        _, derived = known.get(id(operation)) or _derive(operation, known)
     except (TenferroError, KeyError, ValueError, IndexError) as error:
         _blame(program, after, number, f"its type cannot be derived ({error!r})", error)
     if len(derived) != len(operation.outputs):
@@ -51,6 +60,13 @@ def _check_operation(
             _blame(program, after, number, f"{out} is stated as {out.type} but derived as {found}")
         types.append(out.type)
     _check_broadcast(program, after, number, operation)
+
+
+def _derive(operation: Operation, known: Derived) -> tuple[Operation, Sequence[ArrayType]]:
+    """Keeping the operation keeps its id its own."""
+    types = operation.op.infer([x.type for x in operation.inputs], operation.params)
+    known[id(operation)] = operation, types
+    return operation, types
 
 
 def _check_broadcast(program: SemanticProgram, after: str, number: int, operation: Operation) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 from tenferro.tracer import build
 from tenferro.tracer.derivation import Derivation
 from tenferro.tracer.dims import DimExpr, Extent, Leaf, extents_in, leaf, leaves, mapped, substitute
+from tenferro.tracer.exact import exact
 from tenferro.tracer.ops import pointwise, reductions
 from tenferro.tracer.ops.lanes import ACROSS
 from tenferro.tracer.program import (
@@ -37,6 +38,7 @@ from tenferro.tracer.transform.recording import Recording
 INT64 = np.dtype(np.int64)
 
 
+@exact
 @dataclass(frozen=True, eq=False)
 class Body:
     """A program as a parameter. Equality is of meaning: lines and names are left out."""

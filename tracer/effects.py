@@ -267,10 +267,13 @@ def _is_traced(value: Any) -> bool:
 
 
 def _is_record(value: Any) -> bool:
-    """Whether the value is a pytree with attributes: a dataclass or a registered class."""
-    if isinstance(value, type) or not (hasattr(value, "__dict__") or hasattr(type(value), "__slots__")):
+    """Whether the value is a pytree with attributes: a dataclass or a registered class. This package's own records are
+    no pytrees, and nobody assigns to them."""
+    cls = type(value)
+    if isinstance(value, type) or not (hasattr(value, "__dict__") or hasattr(cls, "__slots__")):
         return False
-    return dataclasses.is_dataclass(value) or tree.is_registered(type(value))
+    is_ours = cls.__module__.startswith("tenferro.")
+    return tree.is_registered(cls) or (not is_ours and dataclasses.is_dataclass(value))
 
 
 def _kind(value: Any) -> str:

@@ -8,11 +8,19 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Hashable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 _SIMPLE = frozenset({str, int, bool, bytes, type(None)})
+_exact: set[type] = set()
+_Class = TypeVar("_Class", bound=type)
+
+
+def exact(cls: _Class) -> _Class:
+    """Class decorator: instances are equal exactly when they are interchangeable, so that each is its own key."""
+    _exact.add(cls)
+    return cls
 
 
 def static_key(value: Any) -> Hashable:
@@ -33,7 +41,7 @@ def static_key(value: Any) -> Hashable:
     if isinstance(value, frozenset):
         return (kind, frozenset(map(static_key, value)))
     hash(value)
-    return (kind, value, *_fields(value))
+    return (kind, value) if kind in _exact else (kind, value, *_fields(value))
 
 
 def _fields(value: Any) -> Iterator[Hashable]:

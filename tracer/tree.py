@@ -13,7 +13,7 @@ from functools import lru_cache, reduce as _reduce
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from tenferro.tracer.exact import told_apart
+from tenferro.tracer.exact import exact, told_apart
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.records import dataclass
 
@@ -35,6 +35,7 @@ class Container:
     is_keyed: bool = False
 
 
+@exact
 @dataclass(frozen=True, slots=True)
 class TreeDef:
     """The structure of a pytree without its leaves; equal and hashable by content. ``node`` None is a leaf; ``exact``

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import tenferro as tn
+from tests.turns import is_due
 
 SHAPES = [(0,), (0, 3), (3, 0), (0, 0), (2, 0, 3), (0, 2, 0)]
 STARTED = ("max", "min", "nanmax", "nanmin", "sum", "prod")
@@ -42,14 +43,16 @@ def _axes(rank: int) -> list[Any]:
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_empty_axes(name: str, shape: tuple[int, ...]) -> None:
-    function = getattr(np, name)
+    """Every function meets every axis of every shape; of the options and dtypes beside them half."""
+    function, place = getattr(np, name), FUNCTIONS.index(name) + SHAPES.index(shape)
     more: tuple[Any, ...] = {"percentile": (30,), "quantile": (0.3,)}.get(name, ())
     starts: list[dict[str, Any]] = [{}, {"initial": 2}] if name in STARTED else [{}]
-    for axis, keepdims, start in itertools.product(_axes(len(shape)), (False, True), starts):
-        if name in PLACES and isinstance(axis, tuple):
-            continue
+    axes = [axis for axis in _axes(len(shape)) if name not in PLACES or not isinstance(axis, tuple)]
+    for (number, axis), keepdims, (turn, start) in itertools.product(enumerate(axes), (False, True), enumerate(starts)):
         options = {"axis": axis, "keepdims": keepdims, **start}
-        for dtype in (np.float64, np.int32):
+        for which, dtype in enumerate((np.float64, np.int32)):
+            if not is_due(place, number, keepdims, turn, which):
+                continue
             x = np.zeros(shape, dtype)
             call = partial(_called, function, more, options)
             wanted = _outcome(partial(call, x))

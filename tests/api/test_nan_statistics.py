@@ -11,6 +11,7 @@ import pytest
 
 import tenferro as tn
 from tests.oracle import agrees, both_engines
+from tests.turns import is_due
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*(Mean of empty|Degrees of freedom|All-NaN|invalid value|divide by)")
 DTYPES = ("bool", "int16", "uint8", "float16", "float32", "float64", "complex64", "complex128")
@@ -108,10 +109,13 @@ PAIRS = [(function, dtype) for function in FORMS for dtype in DTYPES if not _dif
 
 @pytest.mark.parametrize(("function", "dtype"), PAIRS)
 def test_forms(function: str, dtype: str) -> None:
-    x, f = _tame(function, dtype), getattr(np, function)
-    for name, form in FORMS[function].items():
+    """Every form of every function, and every form with every dtype: of one function or another."""
+    x, f, place = _tame(function, dtype), getattr(np, function), list(FORMS).index(function) + DTYPES.index(dtype)
+    for number, (name, form) in enumerate(FORMS[function].items()):
         if name == "bad dtype" and not function.startswith("nan"):
             continue  # NumPy has integer variances
+        if not is_due(place, number):
+            continue
         try:
             agrees(lambda a, form=form: form(f, a), x)
         except AssertionError as error:

@@ -10,6 +10,7 @@ import pytest
 
 import tenferro as tn
 from tests.oracle import agrees, both_engines
+from tests.turns import is_due
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*(Mean of empty|invalid value)")
 
@@ -25,6 +26,7 @@ def data(dtype: str) -> np.ndarray[Any, Any]:
     return (x + (0.25 if np.dtype(dtype).kind in "fc" else 0)).astype(dtype)
 
 
+DTYPES = ("int16", "float32", "float64")
 EXACT: tuple[Any, ...] = (1, (1, 2), ((2, 4), (0, 1)), ((8, 16), (1, 4)), 0)
 """Widths of ramps whose steps are exact."""
 WIDTHS: tuple[Any, ...] = (
@@ -45,12 +47,14 @@ MODES: dict[str, tuple[dict[str, Any], ...]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("dtype", ["int16", "float32", "float64"])
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("mode", MODES)
 def test_modes(mode: str, dtype: str) -> None:
-    for options in MODES[mode]:
-        for width in EXACT if mode == "linear_ramp" else WIDTHS:
-            agrees(lambda a, w=width, o=options: np.pad(a, w, mode, **o), data(dtype))
+    """Every option of a mode meets every width, and every dtype: of their combinations one in two."""
+    for number, options in enumerate(MODES[mode]):
+        for turn, width in enumerate(EXACT if mode == "linear_ramp" else WIDTHS):
+            if is_due(DTYPES.index(dtype), number, turn):
+                agrees(lambda a, w=width, o=options: np.pad(a, w, mode, **o), data(dtype))
 
 
 @pytest.mark.parametrize("mode", ["edge", "wrap", "reflect", "symmetric", "mean", "linear_ramp"])

@@ -85,6 +85,20 @@ def test_structures_tell_apart_what_python_calls_equal():
     assert keys.cache_info().compiles == power.cache_info().compiles == 3
 
 
+def test_programs_in_structures_are_told_apart_by_their_meaning():
+    """A function that ``vjp`` makes is part of the structure of arguments. Lines do not count, numbers do."""
+    applied = tn.jit(lambda pull, ct: pull(ct)[0])
+
+    def signs(f: Any) -> list[bool]:
+        return np.signbit(applied(tn.vjp(f, X[0])[1], X[0] + 1)).tolist()
+
+    assert signs(lambda x: x * 2.0) == [False] * 3
+    assert signs(lambda x: x * 2.0) == [False] * 3  # on another line
+    assert applied.cache_info().compiles == 1
+    assert [signs(lambda x: x * 0.0), signs(lambda x: x * -0.0)] == [[False] * 3, [True] * 3]
+    assert applied.cache_info().compiles == 3
+
+
 def test_foreign_byte_order_and_alignment_are_copied():
     swapped = np.arange(3).astype(">f4")
     raw = np.zeros(13, np.uint8)[1:].view(np.float32)

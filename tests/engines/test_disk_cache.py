@@ -187,3 +187,12 @@ def test_settings_say_where_and_whether(tmp_path, monkeypatch):
     assert cache is not None and (cache.directory, cache.limit) == (tmp_path / "here", 1_000_000)
     monkeypatch.setattr(disk_cache, "config", lambda: read_config({"TENFERRO_CACHE": "0"}))
     assert configured(OBJECTS) is None
+
+
+def test_caches_of_one_directory_count_their_stores_together(tmp_path, monkeypatch):
+    """Programs that are kept ask for a cache each: the directory is not scanned for each of them."""
+    scans = []
+    monkeypatch.setattr(DiskCache, "evict", lambda cache: scans.append(cache.directory))
+    for k in range(2 * disk_cache.STORES_PER_SCAN):
+        DiskCache(tmp_path, LIMIT, OBJECTS).store(entry_key(str(k)), b"x")
+    assert scans == [tmp_path] * 2

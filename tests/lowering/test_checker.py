@@ -100,3 +100,28 @@ def test_simplify_blames_the_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     with pytest.raises(CheckError, match="malformed after lose the first"):
         lowering.simplify(softmax(), Checking())
+
+
+def test_simplify_checks_what_it_is_given_and_every_order_of_operations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Types that were derived before a pass hold for operations that are still the same; their order is checked."""
+    program = softmax()
+    late = (program.inputs[0].value, program.operations[-1].outputs[0])
+    with pytest.raises(CheckError, match="malformed after tracing"):
+        lowering.simplify(broken_at(program, 2, inputs=late), Checking())
+
+    def turn(program: SemanticProgram) -> SemanticProgram:
+        return replace(program, operations=program.operations[::-1])
+
+    monkeypatch.setattr(lowering, "PASSES", [("turn", turn)])
+    with pytest.raises(CheckError, match="malformed after turn: .* is read before it is defined"):
+        lowering.simplify(softmax(), Checking())
+
+
+def test_an_operation_that_a_pass_makes_is_derived(monkeypatch: pytest.MonkeyPatch) -> None:
+    def narrow(program: SemanticProgram) -> SemanticProgram:
+        (out,) = program.operations[3].outputs
+        return broken_at(program, 3, outputs=(Value(out.id, ArrayType(F32, out.type.shape)),))
+
+    monkeypatch.setattr(lowering, "PASSES", [("keep", lambda program: program), ("narrow", narrow)])
+    with pytest.raises(CheckError, match="malformed after narrow: .* stated as float32"):
+        lowering.simplify(softmax(), Checking())

@@ -11,6 +11,7 @@ import pytest
 
 import tenferro as tn
 from tenferro.lowering.plan import Seam
+from tests.turns import is_due
 
 pytestmark = pytest.mark.filterwarnings("ignore::tenferro.tracer.errors.RecompileWarning")
 SIZES = {"a": 3, "b": 2, "c": 4, "d": 3, "e": 2, "f": 3, "h": 2, "i": 3, "j": 4, "k": 5, "l": 2, "q": 4}
@@ -60,10 +61,12 @@ def agree(function: Callable[..., Any], *arrays: np.ndarray) -> None:
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_subscripts(text):
+    """Each dtype with all axes long or with some of size 1, in turns."""
     inputs = text.split("->")[0].split(",")
-    for dtype in ("f8", "f2", "D", "i1", "?"):
+    for number, dtype in enumerate(("f8", "f2", "D", "i1", "?")):
         for shorter in (False, True):
-            agree(lambda *xs: np.einsum(text, *xs), *(array(x, dtype, shorter) for x in inputs))
+            if is_due(TEXTS.index(text), number, shorter):
+                agree(lambda *xs: np.einsum(text, *xs), *(array(x, dtype, shorter) for x in inputs))
     for empty in "ijk":
         agree(lambda *xs: np.einsum(text, *xs), *(array(x, "f4", empty=empty) for x in inputs))
 
