@@ -3,13 +3,16 @@ that has some, for every dtype that it takes. A row without is named here with i
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import chain
 
 import pytest
 
+import tenferro as tn
 from tenferro.tracer.op import Absent, Constant, Op
 from tenferro.tracer.ops import OPS, host
 from tenferro.tracer.transform import marks
+from tests.running import engines_as_they_were
 from tests.table.functions import FUNCTIONS, WITH
 from tests.table.ordinary import row_calls, varies
 from tests.table.second_order import check
@@ -18,6 +21,14 @@ from tests.table.test_jvp import ALONG_REFERENCES, OF_SHARES, differentiable
 BESIDE_THE_TABLE = {op.name: op for family in (host, marks) for op in vars(family).values() if isinstance(op, Op)}
 """Rows that programs on disk do not name: Python functions of the user's, and what transformations alone read."""
 ROWS: dict[str, Op] = {**OPS, **BESIDE_THE_TABLE}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _places() -> Iterator[None]:
+    """Engines that collectives meet on."""
+    with engines_as_they_were():
+        tn.cpu_engines(3)
+        yield
 
 
 def reason(op: Op) -> str | None:
