@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tenferro.tracer.dims import Environment, Leaf, evaluate
+from tenferro.tracer.dims import Environment, Leaf, evaluate, is_runtime
 from tenferro.tracer.errors import RangeError
 from tenferro.tracer.program import DimScalar, Literal
 
@@ -40,4 +40,6 @@ def scalar_array(source: Literal | DimScalar, env: Environment) -> np.ndarray[An
     try:
         return np.array(value, source.dtype)
     except OverflowError as error:
-        raise RangeError(f"a size is {value}; needed one that {source.dtype.name} holds") from error
+        if isinstance(source, Literal) or not is_runtime(source.expr):
+            raise  # whoever knows the program's inputs tells which
+        raise RangeError(f"{source.expr} is {value}; needed a number that {source.dtype.name} holds") from error
