@@ -146,7 +146,8 @@ class PassFunction:
         code.do(f"call void {name}(ptr {scratch}, ptr {base}, ptr {sizes}, ptr {strides}, i64 %e0, i64 {length})")
 
     def _fix_values(self) -> None:
-        """Values that are the same all along the row, computed before the loop."""
+        """Values that are the same all along the row, computed before the loop; but for those that an earlier pass has
+        kept, perhaps where their operands were."""
         wanted = set(self.one.nodes)
         for k in self.one.nodes:
             wanted |= set(arguments(self.region.nodes[k]))
@@ -165,7 +166,7 @@ class PassFunction:
             elif isinstance(node, Load) and not node.windows and self._kind_of(k) == "uniform":
                 scalar = elements.load(self.code, self.code.pointer("%ctx", self._access_of(k)), 1, node.dtype)
                 self.fixed[k] = elements.splat(self.code, scalar, self.kernel.lanes)
-            elif isinstance(node, Apply) and self._stands_still(node):
+            elif isinstance(node, Apply) and k not in self.one.loads and self._stands_still(node):
                 self.fixed[k] = self.body.node(k, self.fixed, {}, Position(self.scalars, lambda j: "0", None, "0"))
 
     def _stands_still(self, node: Apply) -> bool:

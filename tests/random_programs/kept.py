@@ -59,4 +59,9 @@ KEPT: tuple[RandomProgram, ...] = (
         (Argument("x", "complex128", (2, "n", "m"), "strided", 53),),
         ("v0 = x.reshape(-1, x.shape[-1])", "v1 = v0[: v0.shape[0] // 2]"), ("v1",), (0.0,), SIZES,
     ),
+    # A row of one element that is kept where its operand was: computed once.
+    RandomProgram(
+        (MATRIX,), ("v0 = np.cos(np.cumsum(x[0, :1]))", "v1 = np.sum(v0, axis=0)"), ("v1", "v0"), (EPSILON, EPSILON),
+        SIZES,
+    ),
 )  # fmt: skip

@@ -203,7 +203,7 @@ def indexed(state: State) -> Proposal | None:
 
 def created(state: State) -> Proposal | None:
     # Where its shape is one number for all sizes NumPy itself evaluates functions of the array, with its own last bits.
-    a = state.pick(lambda x, v: _fixed(x, v) and len({s[v.name].shape[:1] for s in state.scopes}) > 1)
+    a = state.pick(lambda x, v: _fixed(x, v) and len({np.shape(s[v.name])[:1] for s in state.scopes}) > 1)
     if a is None:
         return None
     template = state.one_of(
