@@ -61,7 +61,8 @@ KEPT: tuple[RandomProgram, ...] = (
     ),
     # A row of one element that is kept where its operand was: computed once.
     RandomProgram(
-        (MATRIX,), ("v0 = np.cos(np.cumsum(x[0, :1]))", "v1 = np.sum(v0, axis=0)"), ("v1", "v0"), (EPSILON, EPSILON),
-        SIZES,
+        (Argument("x", "float64", ("n",), "C", 55),),
+        ("v0 = np.cumsum(x, axis=0)", "v1 = np.cos(v0)", "v2 = np.sum(v1, axis=0)"), ("v2", "v1"), (EPSILON, EPSILON),
+        ({"n": 1},),
     ),
 )  # fmt: skip
