@@ -370,7 +370,7 @@ class RowKernel:
                 found[k] = self._known(k)
             elif isinstance(node, Load) and not node.windows and self._is_uniform(k):
                 found[k] = self.body.node(k, found, self.spot)
-            elif isinstance(node, Apply) and self._stands_still(node, found):
+            elif isinstance(node, Apply) and k not in one.loads and self._stands_still(node, found):
                 found[k] = self.body.node(k, found, self.spot)
         return found
 
