@@ -73,15 +73,13 @@ class Asked:
         """The plan up to its first selection, and the sizes of the call, by leaves of a formula."""
         if self.bind is None:
             return self.bound, layout_sizes(self.layouts)
-        again = [_again(formula, x) for x in self.layouts]
+        again = [with_numbers(x, lambda n: formula.leaf(hint(n))) for x in self.layouts]
         return self.bind(again), layout_sizes(again)
 
 
-def _again(formula: Formula, x: Any) -> Any:
-    """A layout in leaves of another formula."""
-    if isinstance(x, tuple):
-        return tuple([tuple([formula.leaf(hint(n)) for n in part]) for part in x])
-    return formula.leaf(hint(x))
+def with_numbers(layout: Any, of: Callable[[Any], Any]) -> Any:
+    """An input's layout, with another number for each of its own."""
+    return tuple([tuple(map(of, part)) for part in layout]) if isinstance(layout, tuple) else of(layout)
 
 
 def _numbers(layouts: Sequence[Any]) -> Iterator[Any]:

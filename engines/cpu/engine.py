@@ -147,7 +147,7 @@ class CpuExecutable(Executable):
         bound = self._bound.get(key)
         if bound is not None and is_spent and bound.seconds_left > 0.0:
             bound = self._improved(key, bound, inputs, donation)
-        return None if bound is None else offers.shortcut(self, bound, inputs)
+        return None if bound is None else offers.shortcut(self, bound, _layout_key(inputs))
 
     def shortcut_of_sizes(self, layouts: Sequence[Any], is_spent: bool = False) -> Shortcut | None:
         from tenferro.engines.cpu import offers

@@ -20,7 +20,7 @@ from tenferro.engines.cpu.native_entry import (
     Py_DecRef,
     Py_IncRef,
     drop_outputs,
-    fork_error,
+    ended,
     make_outputs,
     own_array,
     run_block,
@@ -28,7 +28,7 @@ from tenferro.engines.cpu.native_entry import (
 from tenferro.engines.cpu.native_language import inlined, native, stack
 from tenferro.engines.cpu.native_match import VALUE_BYTES
 from tenferro.engines.cpu.native_memory import handler_free, memcpy, take
-from tenferro.engines.cpu.native_pool import GIL_HELD, PyEval_RestoreThread, PyEval_SaveThread, region
+from tenferro.engines.cpu.native_pool import GIL_HELD, PyEval_SaveThread, region
 from tenferro.engines.cpu.native_prelude import atomic_load, load, store
 from tenferro.engines.cpu.native_results import view_of
 from tenferro.engines.cpu.native_sizes import NUMBER_BYTES, follow
@@ -107,12 +107,7 @@ def launch(function: int, params: int, items: int, threads: int, heavy: int) -> 
     grain = items >> 6
     if grain == 0:
         grain = 1
-    result = region(function, params, items, grain, threads, thread_state)
-    if heavy:
-        PyEval_RestoreThread(thread_state)
-    if result == 2:
-        fork_error()
-    return result == 0
+    return ended(region(function, params, items, grain, threads, thread_state), heavy, thread_state)
 
 
 @native

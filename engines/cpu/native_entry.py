@@ -278,20 +278,20 @@ def run_block(block: int, threads: int, arrays: int, count: int, direct: int) ->
     thread_state: int = GIL_HELD
     if heavy:
         thread_state = PyEval_SaveThread()
-    result = run_launches(block, threads, thread_state)
+    return ended(run_launches(block, threads, thread_state), heavy, thread_state)
+
+
+@inlined
+def ended(result: int, heavy: int, thread_state: int) -> int:
+    """Take the GIL back where it was given up, and say whether a region ran to its end; else an exception is set."""
     if heavy:
         PyEval_RestoreThread(thread_state)
     if result == 2:
-        fork_error()
+        PyErr_SetString(
+            load(OBJECTS + RUNTIME_ERROR),
+            c_string("enter: a signal handler forked; needed the parent's threads to finish"),
+        )
     return result == 0
-
-
-@native
-def fork_error() -> int:
-    PyErr_SetString(
-        load(OBJECTS + RUNTIME_ERROR), c_string("enter: a signal handler forked; needed the parent's threads to finish")
-    )
-    return 0
 
 
 @native

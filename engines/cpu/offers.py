@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tenferro.engines.cpu.actions import BoundPlan, Path
-from tenferro.engines.cpu.chains import Asked, chained
+from tenferro.engines.cpu.chains import Asked, chained, with_numbers
 from tenferro.engines.cpu.direct import direct
 from tenferro.engines.cpu.hinted import hint
 from tenferro.engines.cpu.kernel import FAST, GOOD, TIER_FACTOR
@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from tenferro.engines.cpu.engine import CpuExecutable
 
 
-def shortcut(unit: CpuExecutable, bound: BoundPlan, inputs: Sequence[Any]) -> Shortcut | None:
+def shortcut(unit: CpuExecutable, bound: BoundPlan, layouts: Sequence[Any]) -> Shortcut | None:
     """For calls of just the layouts that the plan is bound to."""
-    layouts = [x if isinstance(x, int) else (x.shape, x.strides) for x in inputs]
     calls = max(1, int(bound.seconds_left / max(bound.seconds, 1e-6))) if bound.seconds_left > 0.0 else -1
     return _offered(unit, Asked(bound, layouts, bound.paths), calls)
 
@@ -32,7 +31,7 @@ def shortcut_of_sizes(unit: CpuExecutable, layouts: Sequence[Any], is_spent: boo
     bound = binder.bind(0)
     paths: list[Path] = []
     if bound.tail is not None:
-        ran = unit.plan_of_layouts([hint_layout(x) for x in layouts])
+        ran = unit.plan_of_layouts([with_numbers(x, hint) for x in layouts])
         paths = [] if ran is None else ran.paths
     asked = Asked(bound, layouts, paths, lambda again: unit.at_layouts(again, level).bind(0))
     made = _offered(unit, asked, -1)
@@ -40,11 +39,6 @@ def shortcut_of_sizes(unit: CpuExecutable, layouts: Sequence[Any], is_spent: boo
         seconds = max(hint(binder.seconds), 1e-6)
         made = replace(made, calls=max(1, int(TIER_FACTOR * unit.compile_seconds / seconds)))
     return made
-
-
-def hint_layout(x: Any) -> Any:
-    """An input's layout in the call being bound."""
-    return tuple([tuple(map(hint, part)) for part in x]) if isinstance(x, tuple) else hint(x)
 
 
 def _offered(unit: CpuExecutable, asked: Asked, calls: int) -> Shortcut | None:
