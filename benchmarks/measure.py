@@ -22,8 +22,11 @@ from benchmarks.peers.peer import Call, Peer
 FLOOR = "copy"  # stands among the peers: a copy that moves as many bytes as the case must
 SAMPLE_SECONDS = 2e-3  # a call shorter than this is repeated within one sample
 # Between peers: thread pools spin for a while after a call, on the cores of the next peer. GNU OpenMP, which torch
-# brings, spins 300,000 times (GOMP_SPINCOUNT): 14 ms where a pause takes 140 cycles of 3 GHz.
-SETTLE_SECONDS = 20e-3
+# brings, spins 300,000 times (GOMP_SPINCOUNT): 14 ms where a pause takes 140 cycles of 3 GHz. OpenBLAS spins for 2^26
+# ticks: 27 ms of 2.45 GHz. So turns wait until the process is idle, as far as that takes less than ``SETTLE_MOST``.
+SETTLE_SECONDS = 10e-3
+SETTLE_MOST = 0.3
+IDLE = 0.1  # cores in use
 MIN_ROUNDS, MAX_ROUNDS = 5, 101
 # Calls before the first sample, or the time of a case where that is less: kernels may be compiled again once they have
 # run for a while.
@@ -153,6 +156,16 @@ def choose(peer: Peer, case: ArrayCase, inputs: Inputs, expected: Array) -> Entr
     return refused or refuse("cannot express it")
 
 
+def settle() -> None:
+    """Sleep until no other thread of the process runs."""
+    end = time.perf_counter() + SETTLE_MOST
+    while (start := time.perf_counter()) < end:
+        used = time.process_time()
+        time.sleep(SETTLE_SECONDS)
+        if time.process_time() - used < IDLE * (time.perf_counter() - start):
+            return
+
+
 def interleave(calls: Sequence[tuple[Call, int]], seconds: float) -> list[list[float]]:
     """The samples of each call: rounds until ``seconds`` for each call have passed, at least MIN_ROUNDS."""
     samples: list[list[float]] = [[] for _ in calls]
@@ -161,7 +174,7 @@ def interleave(calls: Sequence[tuple[Call, int]], seconds: float) -> list[list[f
         if turn >= MIN_ROUNDS and time.perf_counter() > end:
             break
         for (call, repeats), sample in zip(calls, samples, strict=True):
-            time.sleep(SETTLE_SECONDS)
+            settle()
             call()
             sample.append(timed(call, repeats))
     return samples

@@ -85,7 +85,7 @@ class LinesWriter(PackingWriter):
             place = code.at(place, stride) if line else place
             loaded.append(self.units(code, steps, place))
             if steps > SQUARE:
-                code.do(f"call void @llvm.prefetch.p0(ptr {code.at(place, AHEAD_BYTES)}, i32 0, i32 3, i32 1)")
+                self.ask(code, code.at(place, AHEAD_BYTES))
         groups = steps // SQUARE
         fours = [self.turned(code, loaded[k : k + SQUARE], groups) for k in range(0, lanes, SQUARE)]
         found = [self._side_by_side(code, [f[n] for f in fours], groups) for n in range(SQUARE)]

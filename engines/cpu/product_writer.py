@@ -26,9 +26,13 @@ each with the last three words, one level after the other."""
 PARAMS, LEVEL = 22, 3
 HEADER = "(ptr %P, i64 %begin, i64 %end) nounwind"
 BLOCK_DEPTH = 256
-BLOCK_BYTES = 192 << 10
-"""Of what ``packed`` copies of each operand at a time: both fit into the second cache, and on a thread's stack."""
-BLOCK_COLUMN_BYTES = 768
+BLOCK_BYTES = 256 << 10
+"""Of what ``packed`` copies of A at a time: it fits into the second cache beside B's part, and on a thread's stack. The
+taller it is, the fewer times B is copied."""
+BLOCK_COLUMN_BYTES = 384
+"""Of a row of B's part, all of which is copied before it is used."""
+LINE = 64
+"""Bytes of a cache's line."""
 DIRECT_FORMS = ((1, 8), (4, 4), (4, 2), (4, 1))
 """(rows, vectors) of a tile of ``direct``: eight or sixteen chains hide the latency of a multiply-add; fewer vectors
 are for narrow results, of which there are many."""
@@ -165,6 +169,10 @@ class ProductWriter:
         return [tuple(values[k : k + self.parts]) for k in range(0, len(values), self.parts)]
 
     # Memory.
+
+    def ask(self, code: Code, place: str) -> None:
+        """Ask for a line before it is used."""
+        code.do(f"call void @llvm.prefetch.p0(ptr {place}, i32 0, i32 3, i32 1)")
 
     def load(self, code: Code, lanes: int, pointer: str) -> Number:
         """``lanes`` neighbouring elements of an array."""

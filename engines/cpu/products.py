@@ -38,13 +38,16 @@ SMALL_LINES = 1 << 10
 SMALL_STRIDED = 1 << 9
 """The same where its elements are no neighbours either way."""
 FEW_ROWS = 8
+NARROW_BYTES = 128
+"""Of a row of results: so few columns use an element of the left operand too seldom to copy it ((256, 512) by (512, 10)
+in float32 takes 1.4 times as long by copies)."""
 MOST_LINES = 4
 """Rows, or columns, of products that read the other operand once."""
 LINE_ROWS = 8
 """Rows of a tile of ``lines`` at most."""
-TILES_OF_A_THREAD = 2
-"""As many tiles as a large product is cut into at least for each thread. Fewer copy less: two threads take 10 % longer
-for a (256, 784, 512) product in 8 tiles than in 6. Results do not depend on it: what is summed is not cut here."""
+TILES_OF_A_THREAD = 1
+"""As many tiles as a large product is cut into at least for each thread. Fewer copy less: two threads take 4 % longer
+for a (256, 784, 512) product in 4 tiles than in 2. Results do not depend on it: what is summed is not cut here."""
 LEAST_TILE = 1 << 19
 """Multiply-adds of a tile that is worth a thread's turn."""
 SHORTEST_DOT = 16
@@ -171,7 +174,8 @@ def _choice(sizes: Sizes, dtype: Dtype, form: p.Registers) -> tuple[str, int, in
         rows = -(-sizes.rows // -(-sizes.rows // LINE_ROWS))
         return f"lines{lanes}x{vectors}x{rows}", rows, lanes * vectors
     limit = SMALL_STRIDED if not is_unit else SMALL_HALF if size == 2 and dtype.kind == "f" else SMALL
-    if work <= limit or (is_unit and sizes.rows <= FEW_ROWS):
+    is_narrow = sizes.columns * size <= NARROW_BYTES and not p.rounds_once(dtype)
+    if work <= limit or (is_unit and (sizes.rows <= FEW_ROWS or is_narrow)):
         if _is_triple(sizes, size):
             return "triple", sizes.rows, sizes.columns
         return _direct(sizes, dtype, form.lanes if is_unit else 1)
