@@ -10,6 +10,7 @@ from tenferro.lowering.passes.barriers import open_barriers
 from tenferro.lowering.passes.conjugates import sink_conjugates
 from tenferro.lowering.passes.constants import fold_constants
 from tenferro.lowering.passes.dead import drop_dead
+from tenferro.lowering.passes.hoist import hoist_invariants
 from tenferro.lowering.passes.layout import simplify_layout
 from tenferro.lowering.passes.push import push_views
 from tenferro.lowering.passes.share import share_equal
@@ -31,6 +32,7 @@ PASSES: list[tuple[str, Pass]] = [
     ("simplify layout again", simplify_layout),
     ("sink conjugates", sink_conjugates),
     ("simplify algebra again", simplify_algebra),
+    ("hoist what turns compute alike", hoist_invariants),
     ("share equal operations again", share_equal),
     ("open barriers", open_barriers),
     ("drop what that left dead", drop_dead),

@@ -69,6 +69,13 @@ class Rewriter:
         self._append(Operation(op, tuple(inputs), found, (value,), line, self.place))
         return value
 
+    def substitute(self, operation: Operation, inputs: Sequence[Operand], params: Params) -> None:
+        """The operation on other operands and with other parameters; its results keep their types."""
+        self._diverge()
+        outputs = tuple([Value(self.n_values + k, v.type) for k, v in enumerate(operation.outputs)])
+        self._append(Operation(operation.op, tuple(inputs), params, outputs, operation.line, operation.place))
+        self.replace(operation, *outputs)
+
     def made_by(self, operand: Operand) -> Operation | None:
         """The operation of the new program that made an operand; None for inputs, constants and sizes."""
         return self.producer.get(operand.id) if isinstance(operand, Value) else None

@@ -1,7 +1,7 @@
 """Control rows: operations that run bodies.
 
 ``scan``: operands are the carry's initial values, arrays whose leading axis is walked along, and what the body reads
-besides (values, then sizes). The body takes carry, slices, and those; it gives the next carry and what is stacked.
+besides (values and sizes). The body takes carry, slices, and those; it gives the next carry and what is stacked.
 ``params``: ``body``, ``carry`` and ``walked`` (how many), ``length``, ``reverse``, ``shapes`` (of the stacked results).
 
 ``while``: operands are the carry's initial values and what both bodies read besides. ``params``: ``condition``,
