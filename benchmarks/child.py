@@ -2,8 +2,8 @@
 
 ``compile``: the first call of a function of N operations minus a warm call; ``compile_case``: that of an array case;
 ``sizes``: softmax at N sizes, in all; ``memory``: the peak of resident memory in three calls above what was resident.
-Before the first three a trivial function of the same elementary functions is compiled (and, for ``compile_case``, a
-matrix product), so that loading the compiler and starting the library count as ``startup``, for every peer alike.
+Before the first three a trivial function of the same elementary functions is compiled (and, for ``compile_case``,
+products of matrices), so that loading the compiler and starting the library count as ``startup``, for every peer alike.
 tenferro compiles its elementary functions and its products there, which peers bring compiled or expand anew in every
 function.
 """
@@ -236,8 +236,8 @@ def measure_case(peer: str, case_name: str, dtype: Any, threads: int) -> dict[st
     assert isinstance(case, ArrayCase)
     compiler, startup = start(peer, threads, dtype)
     begin = time.perf_counter()
-    product = compiler.function("def product(x):\n    return x @ x\n", "product")
-    compiler.finish(product(compiler.array(np.ones((256, 256), dtype))))
+    products = compiler.function("def products(x):\n    return (x @ x) @ x[:, :10]\n", "products")
+    compiler.finish(products(compiler.array(np.ones((256, 256), dtype))))
     startup += time.perf_counter() - begin
     library, inputs = load(peer, threads), case.inputs(dtype, 1.0)
     (call,) = library.forms(case, inputs).values()

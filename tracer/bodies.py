@@ -1,7 +1,7 @@
 """Bodies: what a function recorded in, a program of its own out, which an operation holds as a parameter.
 
-A *body* is a SemanticProgram whose inputs are the parameters that the operation gives it, then the values of the program
-around that it reads and the sizes of that program, as ints. So it can be lowered and run alone; ``inline``
+A *body* is a SemanticProgram whose inputs are the parameters that the operation gives it, then the values of the
+program around that it reads and the sizes of that program, as ints. So it can be lowered and run alone; ``inline``
 records it in a trace again, which is how transformations reach into it.
 """
 

@@ -36,7 +36,7 @@ from tenferro.engines.cpu.launch import add_region
 from tenferro.engines.cpu.layout import NeedsCopyError, Strided, contiguous
 from tenferro.engines.cpu.native import Block
 from tenferro.engines.cpu.occupancy import Ends, Occupancy
-from tenferro.engines.cpu.slabs import copy_region, kept_slabs, slab_copy
+from tenferro.engines.cpu.slabs import copy_region, kept_slabs, slab_copy, with_prototypes
 from tenferro.engines.cpu.traffic import Stage
 from tenferro.lowering.donation import is_checked
 from tenferro.lowering.exec_program import Instruction, Slot, Source
@@ -320,7 +320,8 @@ class Binder:
         if new:
             self._all_fresh(new, line)
         scratch = self.positions
-        self._add_region(copied, region)
+        for part, prototype in with_prototypes(copied, region):
+            self._add_region(part, prototype)
         self.checked = self.checked or is_checked(region)
         self.release(range(scratch, self.positions))  # what its launches hand to one another
         self._free(range(self.virtual + 1, before + 1))

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 F64 = np.dtype(np.float64)
 PEELED = 24
 """Native operations of a turn up to which whole vectors have a loop of their own, without masks and tests for the last
-one: of a maximum they are half of the work."""
+one: of a maximum they are half of the work. Not in compact texts: both loops take LLVM twice as long."""
 FEW_STREAMS, AHEAD = 16, 1024
 """Arrays read at a time up to which the processor's own prefetchers keep up, and bytes to ask for ahead of more."""
 
@@ -227,7 +227,7 @@ class PassFunction:
                 self._copy_out(i, left, writes)
             return result
 
-        if accumulators and sum(cost(self.region.nodes[k]) for k in nodes) <= PEELED:
+        if accumulators and not self.kernel.compact and sum(cost(self.region.nodes[k]) for k in nodes) <= PEELED:
             whole = code.emit(f"and i64 {length}, {-lanes}")
             after = code.loop(0, whole, lanes, flat, partial(turn, is_whole=True))
             flat = [(kind, value) for (kind, _), value in zip(flat, after, strict=True)]

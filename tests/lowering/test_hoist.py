@@ -16,7 +16,7 @@ def scan(turn: Callable[..., Any], w: Any, x: Any) -> Any:
     return tn.lax.scan(lambda h, row: (turn(w, h, row), None), tnp.zeros(x.shape[1], x.dtype), x)[0]
 
 
-def looped(turn: Callable[..., Any]) -> Callable[..., Any]:
+def looped(turn: Callable[..., Any]) -> Any:
     return tn.jit(lambda w, x: scan(turn, w, x))
 
 
