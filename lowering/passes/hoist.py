@@ -1,9 +1,9 @@
 """Move in front of a loop what each of its turns would compute alike.
 
 That is what costs much (products, reductions, pointwise operations of many steps), from operands that no turn changes,
-where its result is no larger than they are; and the transposes of matrices by which a turn multiplies a few rows, which
-are written out once: a turn then reads the matrix along its rows. What may raise stays where it is, since a loop may
-have no turn, and so does what is a result of the body.
+where its result is as large as one of them or as what a turn would write out; and the transposes of matrices by which a
+turn multiplies a few rows, which are written out once: a turn then reads the matrix along its rows. What may raise
+stays where it is, since a loop may have no turn, and so does what is a result of the body.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from tenferro.tracer.program import (
     SemanticProgram,
     Value,
 )
-from tenferro.tracer.records import replace
+from tenferro.tracer.records import dataclass, replace
+from tenferro.tracer.transform.marks import barrier
 
 MUCH = 12
 """Native operations from which on an element is read back rather than computed again."""
@@ -57,45 +58,54 @@ def _invariants(loop: Operation) -> Sequence[Value]:
     if any(o.op.measures(o.params) for o in body.operations):  # sizes are known by the numbers of operations
         return ()
     varying = loop.params["carry"] + loop.params.get("walked", 0)
-    rank = {i.value.id: i.value.type.rank for i in body.inputs[varying:]}  # the highest of what a value is made from
-    cost = dict.fromkeys(rank, 0)
+    alike = {i.value.id: _Alike(frozenset({i.value.type.shape}), 0) for i in body.inputs[varying:]}
     for o in body.operations:
         read = [x.id for x in o.inputs if isinstance(x, Value)]
-        if read and all(x in rank for x in read) and _is_safe(o, loop.place):
-            rank[o.outputs[0].id] = max(rank[x] for x in read)
-            cost[o.outputs[0].id] = _cost(o) + max(cost[x] for x in read)
+        if read and all(x in alike for x in read) and _is_safe(o, loop.place):
+            alike[o.outputs[0].id] = _made(o, [alike[x] for x in read])
     used, ends = users(body), {x.id for x in body.outputs if isinstance(x, Value)}
+    moved = [o for o in body.operations if any(v.id in alike and v.id not in ends for v in o.outputs)]
     found = []
-    for o in body.operations:
-        value = o.outputs[0]
-        outside = [body.operations[n] for n in used.get(value.id, ()) if n >= 0]
-        if value.id not in rank or value.id in ends or all(u.outputs[0].id in rank for u in outside):
-            continue
-        is_worth = not isinstance(o.op.form, View) and cost[value.id] >= MUCH and value.type.rank <= rank[value.id]
-        if is_worth or (_is_turned(o) and any(_reads_by_rows(u, value) for u in outside)):
+    for o in moved:
+        (value,), known = o.outputs, alike[o.outputs[0].id]
+        users_of = [body.operations[n] for n in used.get(value.id, ()) if n >= 0]
+        outside = [u for u in users_of if not any(v.id in alike for v in u.outputs)]
+        is_much = known.cost >= MUCH and value.type.shape in known.shapes and not isinstance(o.op.form, View)
+        if (outside and is_much) or (_is_turned(o) and any(_reads_by_rows(u, value) for u in outside)):
             found.append(value)
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class _Alike:
+    """Of a value that no turn changes: the shapes of what is there, or would be, to make it from, and the cost of one
+    element."""
+
+    shapes: frozenset[tuple[Extent, ...]]
+    cost: int
+
+
+def _made(operation: Operation, read: Sequence[_Alike]) -> _Alike:
+    shapes = frozenset[tuple[Extent, ...]]().union(*(x.shapes for x in read))
+    cost = max(x.cost for x in read)
+    match operation.op.form:
+        case Pointwise(cost=found):
+            return _Alike(shapes, cost + found)
+        case Reduction() | Contraction():  # their results are written out in the body too
+            return _Alike(shapes | {operation.outputs[0].type.shape}, cost + MUCH)
+        case _:
+            return _Alike(shapes, cost)
+
+
 def _is_safe(operation: Operation, place: str) -> bool:
-    """Whether it may run though no turn does."""
-    if operation.place != place:
+    """Whether it may run though no turn does. What a checkpoint computes again stays behind its barrier."""
+    if operation.place != place or operation.op is barrier or len(operation.outputs) != 1:
         return False
     match operation.op.form:
         case Pointwise(check=None) | Reduction() | View() | Contraction():
             return True
         case _:
             return False
-
-
-def _cost(operation: Operation) -> int:
-    match operation.op.form:
-        case Pointwise(cost=found):
-            return found
-        case Reduction() | Contraction():
-            return MUCH
-        case _:
-            return 0
 
 
 def _is_turned(operation: Operation) -> bool:

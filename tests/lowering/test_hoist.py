@@ -57,6 +57,10 @@ def test_moved_with_the_same_bits(case: str) -> None:
 STAYS = {
     "what a turn changes": (lambda w, h, row: np.exp(h) * 0.1 + row, "exp"),
     "what costs little": (lambda w, h, row: h * (w[0] + 1.0) + row, "multiply"),
+    "what a checkpoint computes again": (
+        lambda w, h, row: tn.checkpoint(lambda h: h @ np.exp(w))(h) * 0.1 + row,
+        "matmul",
+    ),
     "what may raise": (lambda w, h, row: h + row // w.astype(int).sum().astype(int), "floor_divide"),
     "a transpose for many rows": (lambda w, h, row: (np.outer(h, row) @ w.T)[0], "transpose"),
 }
@@ -67,6 +71,12 @@ def test_stays(case: str) -> None:
     turn, inside = STAYS[case]
     _, inner = around_and_inside(looped(turn), W, X)
     assert inside in inner
+
+
+def test_what_is_larger_than_what_it_is_made_from_stays() -> None:
+    f = looped(lambda w, h, row: (np.exp(w[:, None] + w) * h).sum(axis=1) * 0.01 + row)
+    _, inner = around_and_inside(f, W[0], X)
+    assert "exp" in inner
 
 
 def test_indices_of_loops_without_turns_are_not_looked_at() -> None:
@@ -103,6 +113,15 @@ def test_loops_in_loops_and_until() -> None:
     while n < 5 and np.exp(W).sum() > h.sum():
         n, h = n + 1, h @ np.exp(-W * W) * 0.2 + X[0]
     np.testing.assert_allclose(until(W, X[0]), h, rtol=1e-12)
+
+
+def test_what_prints_stays(capsys: pytest.CaptureFixture[str]) -> None:
+    def turn(w: Any, h: Any, row: Any) -> Any:
+        tn.debug.print("{}", np.exp(w).sum() + h[0])
+        return h + row
+
+    looped(turn)(W, X)
+    assert len(capsys.readouterr().out.splitlines()) == len(X)
 
 
 def test_any_sizes_by_one_compile() -> None:
