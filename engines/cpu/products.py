@@ -40,7 +40,10 @@ SMALL_STRIDED = 1 << 9
 FEW_ROWS = 8
 NARROW_BYTES = 128
 """Of a row of results: so few columns use an element of the left operand too seldom to copy it ((256, 512) by (512, 10)
-in float32 takes 1.4 times as long by copies)."""
+in float32 takes 1.4 times as long by copies). Not where its rows are no runs of memory (a transpose of (60000, 784): 3.5
+times as long without), nor where the right one is so large that copies of its parts would stay nearer."""
+NARROW_RIGHT = 4 << 20
+"""Bytes of the right operand that few rows at a time may read from end to end."""
 MOST_LINES = 4
 """Rows, or columns, of products that read the other operand once."""
 LINE_ROWS = 8
@@ -174,12 +177,19 @@ def _choice(sizes: Sizes, dtype: Dtype, form: p.Registers) -> tuple[str, int, in
         rows = -(-sizes.rows // -(-sizes.rows // LINE_ROWS))
         return f"lines{lanes}x{vectors}x{rows}", rows, lanes * vectors
     limit = SMALL_STRIDED if not is_unit else SMALL_HALF if size == 2 and dtype.kind == "f" else SMALL
-    is_narrow = sizes.columns * size <= NARROW_BYTES and not p.rounds_once(dtype)
+    is_narrow = _is_narrow(sizes, dtype)
     if work <= limit or (is_unit and (sizes.rows <= FEW_ROWS or is_narrow)):
         if _is_triple(sizes, size):
             return "triple", sizes.rows, sizes.columns
         return _direct(sizes, dtype, form.lanes if is_unit else 1)
     return "packed", *_tile(sizes, dtype, form)
+
+
+def _is_narrow(sizes: Sizes, dtype: Dtype) -> bool:
+    """Whether ``direct`` serves results of few columns, however many rows."""
+    row = sizes.columns * dtype.itemsize
+    is_small = row <= NARROW_BYTES and row * sizes.depth <= NARROW_RIGHT
+    return is_small and sizes.a[1] == dtype.itemsize and not p.rounds_once(dtype)
 
 
 def _direct(sizes: Sizes, dtype: Dtype, most: int) -> tuple[str, int, int]:
