@@ -40,8 +40,8 @@ SMALL_STRIDED = 1 << 9
 FEW_ROWS = 8
 NARROW_BYTES = 128
 """Of a row of results: so few columns use an element of the left operand too seldom to copy it ((256, 512) by (512, 10)
-in float32 takes 1.4 times as long by copies). Not where its rows are no runs of memory (a transpose of (60000, 784): 3.5
-times as long without), nor where the right one is so large that copies of its parts would stay nearer."""
+in float32 takes 1.4 times as long by copies). Not where its rows are no runs of memory (a transpose of (60000, 784)
+takes 3.5 times as long without), nor where the right one is so large that copies of its parts would stay nearer."""
 NARROW_RIGHT = 4 << 20
 """Bytes of the right operand that few rows at a time may read from end to end."""
 MOST_LINES = 4
