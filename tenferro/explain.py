@@ -141,7 +141,7 @@ def _failing(call: BoundCall, program: Compiled) -> tuple[str, SourceLine | None
     for guard in program.program.guards:
         if not holds(guard, env):
             values = ", ".join(f"{in_words(str(x), program.program)} is {env[x]}" for x in _leaves(guard))
-            why = f"; {_asked_by(guard)}" if guard.asked in API else ""
+            why = f"; {_asked_by(guard)}" if guard.asked in API else _without_int(guard)
             return f"{in_words(str(guard), program.program)} holds no longer: {values}{why}", guard.line
     return "the program was dropped", None
 
@@ -160,6 +160,12 @@ def guard_text(guard: ShapeGuard, program: SemanticProgram) -> str:
 
 def _asked_by(guard: ShapeGuard) -> str:
     return f"{guard.asked} needs the size as a number, each is a program of its own"
+
+
+def _without_int(guard: ShapeGuard) -> str:
+    """What serves every value of an int argument where a program serves one."""
+    is_one = guard.relation == "==" and guard.holds and all(leaf.kind == "int" for leaf in _leaves(guard))
+    return "; a float or an array in place of the int needs one program" if is_one and _leaves(guard) else ""
 
 
 def _leaves(guard: Any) -> list[dims.Leaf]:

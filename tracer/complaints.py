@@ -28,7 +28,7 @@ _CURES = {
     "bool": "numpy.where(condition, a, b) chooses by a traced condition",
     "int": "keep it an array, or return it and convert outside",
     "float": "keep it an array (numpy functions instead of math), or return it and convert outside",
-    "format": "return it and format it outside",
+    "format": cures.FORMAT,
     "str": "return it and make a text of it outside",
     "repr": "return it and make a text of it outside",
     "hash": "a key must be known: an int argument, or one named in static_argnames, is",

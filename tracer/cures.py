@@ -16,6 +16,7 @@ import numpy as np
 from tenferro.tracer.asking import Question, text, value
 from tenferro.tracer.records import dataclass
 
+FORMAT = "return it and format it outside, or print it at each call by tenferro.debug.print"
 _BY_WHERE = "numpy.where({}, {}, {}) chooses by a traced condition"
 _LOOP = "keep the while loop outside and jit its body, or write it as tenferro.lax.while_loop"
 _LISTS = (ast.List, ast.Tuple, ast.ListComp, ast.GeneratorExp)
@@ -46,7 +47,10 @@ def truth(q: Question) -> Cure | None:
         case "while":
             return Cure("while", _LOOP)
         case "assert":
-            return Cure("assert", "return the condition and assert it outside, where it is known")
+            return Cure(
+                "assert",
+                "tenferro.check(condition, message) raises where it fails, or return the condition",
+            )
         case "choice":
             assert isinstance(q.around, ast.IfExp)
             parts = [_condition(q.node), text(q.around.body, 24), text(q.around.orelse, 24)]
@@ -73,7 +77,7 @@ def number(q: Question, asked: str) -> Cure | None:
     """For ``asked``: "int", "float", "complex" or "index"."""
     match q.node:
         case ast.BinOp(op=ast.Mod(), left=ast.Constant(value=str()) | ast.JoinedStr()):
-            return Cure("format", "return it and format it outside")
+            return Cure("format", FORMAT)
     return _of_call(q, asked) if q.kind == "call" else None
 
 
@@ -117,7 +121,10 @@ def _of_call(q: Question, asked: str) -> Cure | None:
     if callee is builtins.round:
         return Cure("round", f"numpy.round({_argument(call)}) rounds traced values")
     if callee is builtins.range:
-        return Cure("range", "an int argument or a size of x.shape is known, or take a fixed number of steps")
+        return Cure(
+            "range",
+            "tenferro.lax.fori_loop takes a traced number of turns; an int argument or a size of x.shape is known",
+        )
     if callee is builtins.bool:
         return Cure("bool", _BY_WHERE.format(_argument(call, "condition"), "a", "b"))
     if callee in _CONVERSIONS if isinstance(callee, type) else False:

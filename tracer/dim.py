@@ -143,7 +143,9 @@ class Dim:
         return _scalar("power", self, exponent) if _is_number(exponent) else NotImplemented
 
     def __rpow__(self, base: object) -> Any:
-        return operator.pow(base, int(self)) if type(base) in (int, float, complex) else NotImplemented
+        if type(base) is int:
+            return base ** int(self)
+        return _scalar("power", base, self) if type(base) in (float, complex) else NotImplemented
 
     # -- comparisons: answered from the hint, recorded as guards ---------------------------------------------------
 

@@ -328,7 +328,8 @@ class Trace:
     def _warn_of_loop(self, line: SourceLine) -> None:
         warnings.warn_explicit(
             f"{self.name}: more than {UNROLLED_LIMIT} operations traced from one line; a Python loop is unrolled; "
-            f"keep the loop outside and jit its body, or work on whole arrays (at {line})",
+            f"keep the loop outside and jit its body, write it as tenferro.lax.scan or fori_loop, or work on whole "
+            f"arrays (at {line})",
             UnrolledLoopWarning, line.file, line.line,
         )  # fmt: skip
 

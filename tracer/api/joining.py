@@ -11,7 +11,7 @@ from tenferro.tracer import build
 from tenferro.tracer.api.creation import dtype_of, extents_of, join_along_new_axis
 from tenferro.tracer.api.deliver import check_cast, deliver, new_array, numbers_of
 from tenferro.tracer.api.layout import as_tuple, atleast_1d, atleast_2d, axis_of, line_of, ravel
-from tenferro.tracer.api.promotion import aligned, converted, result_type, shape_mismatch, strong
+from tenferro.tracer.api.promotion import aligned, converted, result_type, sizes_text, strong
 from tenferro.tracer.api.record import ApiFunction
 from tenferro.tracer.complaints import no_integer
 from tenferro.tracer.dim import as_extent, integer, pinned
@@ -77,7 +77,8 @@ def stack(arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None, cas
     shape = items[0].type.shape
     for i in items[1:]:
         if i.ndim != len(shape) or not all(trace.guard("==", n, m) for n, m in zip(shape, i.type.shape, strict=True)):
-            raise shape_mismatch(trace, "stack", [shape, i.type.shape])
+            found = " and ".join(sizes_text(trace, s) for s in (shape, i.type.shape))
+            raise ShapeError(f"stack: shapes {found}; one shape is needed{at(user_line())}")
     k = axis_of(axis, len(shape) + 1, "stack")
     made = join_along_new_axis(trace, "stack", _promoted(trace, items, "stack", dtype, casting), k)
     return made if out is None else deliver(trace, "stack", made.read(), out, casting=casting)

@@ -31,7 +31,7 @@ from tenferro.tracer.api.random_common import (
     words_of,
 )
 from tenferro.tracer.api.record import TracedFunction
-from tenferro.tracer.errors import DtypeError
+from tenferro.tracer.errors import DtypeError, ShapeError
 from tenferro.tracer.lines import at, user_line
 from tenferro.tracer.ops import pointwise as p, random, rounding
 from tenferro.tracer.program import Literal, Operand
@@ -109,6 +109,11 @@ def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None) -
     Two words are drawn for each, so that no number of a range is likelier than another by more than 1 in 2**32 (2**64
     for dtypes of 64 bits)."""
     trace = running_trace("randint")
+    if isinstance(maxval, tuple):
+        raise ShapeError(
+            f"randint: maxval is the tuple {maxval!r}; randint(key, shape, minval, maxval) takes the shape second"
+            f"{at(user_line())}"
+        )
     target = integer_dtype(dtype, "randint")
     words = words_of(trace, key, "randint")
     low, _ = _bound(trace, minval, target, "minval")

@@ -245,9 +245,12 @@ def check_scalar_result(trace: Trace, results: Opened, name: str, holomorphic: b
     """The one result that a gradient is of. DerivativeError unless it is a number."""
     leaves = results.leaves
     kinds = "c" if holomorphic else "f"
-    if len(leaves) == 1 and not leaves[0].operand.type.shape and leaves[0].operand.type.dtype.kind in kinds:
+    is_one = len(leaves) == 1 and results.treedef.node is None
+    if is_one and not leaves[0].operand.type.shape and leaves[0].operand.type.dtype.kind in kinds:
         return leaves[0]
-    what = type_text(trace, leaves[0].operand.type) if len(leaves) == 1 else f"{len(leaves) or 'no'} values"
+    what = type_text(trace, leaves[0].operand.type) if is_one else f"{len(leaves) or 'no'} values"
+    if len(leaves) == 1 and not is_one:
+        what = f"one value inside {results.treedef}"
     needed = "one complex number" if holomorphic else "one real number"
     cure = "tn.jacrev, tn.jacfwd and tn.vjp differentiate functions of more results, has_aux=True sets others apart"
     if len(leaves) == 1 and leaves[0].operand.type.dtype.kind == "c" and not holomorphic:
