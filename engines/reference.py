@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,10 @@ from tenferro.tracer.records import dataclass
 Array = np.ndarray[Any, Any]
 
 
+class ReportedError(Exception):
+    """A turn of a loop that is run again for the sake of its warning has warned: the other turns need not run."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Division:
     """Lanes of an integer division whose divisor was 0."""
@@ -44,12 +49,14 @@ class _Division:
 
 @dataclass(slots=True)
 class _Frame:
-    """What one run holds: slots, the values of leaves, and divisions to be judged when their masks are known."""
+    """What one run holds: slots, the values of leaves, and divisions to be judged when their masks are known.
+    ``asked``: how NumPy's errors were to be treated when it began."""
 
     slots: dict[int, Array] = field(default_factory=dict)
     env: dict[Leaf, int] = field(default_factory=dict)
     runtime: dict[Leaf, int] = field(default_factory=dict)
     divisions: list[_Division] = field(default_factory=list)
+    asked: Any = field(default_factory=np.geterr)
 
     def read(self, source: Source) -> Array:
         match source:
@@ -70,14 +77,17 @@ class ReferenceEngine(Engine):
 
 
 class ReferenceExecutable(Executable):
-    """Runs an ExecProgram; see ``Executable.run``."""
+    """Runs an ExecProgram; see ``Executable.run``. ``is_turn``: the program is a body."""
 
-    def __init__(self, program: ExecProgram, executors: Mapping[str, Executor] = NO_EXECUTORS) -> None:
+    def __init__(
+        self, program: ExecProgram, executors: Mapping[str, Executor] = NO_EXECUTORS, is_turn: bool = False
+    ) -> None:
         self.program = program
         self.executors = executors
         self.conditions = lane_conditions(program)
         masks = {c.slot for conditions in self.conditions.values() for c in conditions}
         self._bodies: dict[Body, ReferenceExecutable] = {}
+        self._is_turn = is_turn
         self.kept = masks | {o.index for o in program.outputs if isinstance(o, Slot)}
 
     def run(self, inputs: Sequence[np.ndarray[Any, Any] | int]) -> RunResult:
@@ -122,7 +132,7 @@ class ReferenceExecutable(Executable):
                 self._check_bounds(instruction, arrays, params)
                 results = (instruction.op.reference(*arrays, **params),)
             case Control(kind=kind) if not self._is_replayed(instruction):
-                results = LOOPS[kind](self._run_body, arrays, params)
+                results = LOOPS[kind](partial(self._run_body, frame), arrays, params)
             case form:
                 if isinstance(form, Pointwise) and form.is_checked(arrays[0].dtype):
                     self._check(form.check, frame, number, instruction, arrays)
@@ -135,12 +145,14 @@ class ReferenceExecutable(Executable):
     def _is_replayed(self, instruction: Instruction) -> bool:
         return isinstance(self.executors, Replay) and instruction.op.is_ordered(instruction.params)
 
-    def _run_body(self, body: Body, inputs: Sequence[Any]) -> list[Array]:
+    def _run_body(self, frame: _Frame, body: Body, inputs: Sequence[Any]) -> list[Array]:
         unit = self._bodies.get(body)
         if unit is None:
-            unit = self._bodies[body] = ReferenceExecutable(staged(body.program, config()), self.executors)
+            unit = self._bodies[body] = ReferenceExecutable(staged(body.program, config()), self.executors, True)
         ints = [i.kind == "int" for i in unit.program.inputs]
-        return unit.run([int(x) if is_int else np.asarray(x) for x, is_int in zip(inputs, ints, strict=True)]).outputs
+        given = [int(x) if is_int else np.asarray(x) for x, is_int in zip(inputs, ints, strict=True)]
+        with np.errstate(**frame.asked):  # divisions in the body are judged by it
+            return unit.run(given).outputs
 
     def _write(self, frame: _Frame, instruction: Instruction, results: Sequence[Any]) -> None:
         is_view = isinstance(instruction.op.form, View)
@@ -193,6 +205,8 @@ class ReferenceExecutable(Executable):
             if lanes.any():
                 dividend = np.broadcast_to(division.dividend, lanes.shape)
                 report_division(division.instruction, dividend.reshape(-1)[np.flatnonzero(lanes.reshape(-1))[0]])
+                if self._is_turn and isinstance(self.executors, Replay):
+                    raise ReportedError
 
 
 def evaluated(value: Any, env: dict[Leaf, int]) -> Any:

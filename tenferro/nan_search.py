@@ -81,7 +81,7 @@ class NanExecutable(ReferenceExecutable):
     def _of(self, source: Source) -> Birth:
         return self._births.get(source.index, GIVEN) if isinstance(source, Slot) else GIVEN
 
-    def _run_body(self, body: Body, inputs: Sequence[Any]) -> list[Array]:
+    def _run_body(self, frame: _Frame, body: Body, inputs: Sequence[Any]) -> list[Array]:
         unit = self._units.get(body)
         if unit is None:
             unit = self._units[body] = NanExecutable(stage(body.program))

@@ -49,7 +49,7 @@ def truth(q: Question) -> Cure | None:
         case "assert":
             return Cure(
                 "assert",
-                "tenferro.check(condition, message) raises where it fails, or return the condition",
+                "tenferro.check(condition, message) raises where it fails",
             )
         case "choice":
             assert isinstance(q.around, ast.IfExp)
@@ -123,7 +123,7 @@ def _of_call(q: Question, asked: str) -> Cure | None:
     if callee is builtins.range:
         return Cure(
             "range",
-            "tenferro.lax.fori_loop takes a traced number of turns; an int argument or a size of x.shape is known",
+            "an int argument or a size of x.shape is known, and tenferro.lax.fori_loop takes a traced number of turns",
         )
     if callee is builtins.bool:
         return Cure("bool", _BY_WHERE.format(_argument(call, "condition"), "a", "b"))

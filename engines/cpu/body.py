@@ -15,6 +15,7 @@ from tenferro.engines.cpu import elements
 from tenferro.engines.cpu.code import Code
 from tenferro.engines.cpu.elements import Value
 from tenferro.engines.cpu.layout import Variant
+from tenferro.engines.cpu.native_entry import WARNING_BIT
 from tenferro.engines.cpu.params import LATCH, ParamMap
 from tenferro.engines.cpu.vector_builder import ModuleText, Vec, VectorBuilder, apply
 from tenferro.lowering.region import Apply, Gather, Iota, Load, Node, Reduce, Region, Uniform, Valid, Window
@@ -25,8 +26,6 @@ from tenferro.tracer.records import dataclass
 
 INT64, BOOL = elements.INT64, elements.BOOL
 
-WARNING_BIT = 1 << 62
-"""Set in the latch's word for a check that warns, so that one that raises comes first."""
 OPERATION_SHIFT = 40
 """Bits of the logical index below the operation's number."""
 

@@ -11,6 +11,7 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Container, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, assert_never
 
 import numpy as np
@@ -23,6 +24,7 @@ from tenferro.engines.cpu.direct import UnsealedBinder
 from tenferro.engines.cpu.donating import bind_donated
 from tenferro.engines.cpu.kernel import FAST, GOOD, TIER_FACTOR, KernelTable
 from tenferro.engines.cpu.layout import Strided
+from tenferro.engines.cpu.native_entry import WARNING_BIT
 from tenferro.engines.cpu.recorded import Recorded
 from tenferro.engines.cpu.selections import note_extents
 from tenferro.engines.cpu.stretches import stretches
@@ -30,7 +32,7 @@ from tenferro.engines.cpu.toolchain import Target
 from tenferro.engines.engine import NO_EXECUTORS, Engine, Executable, Executor, Replay, RunResult, Shortcut, executed
 from tenferro.engines.events import Driver, WorkerDriver
 from tenferro.engines.recording import recorders
-from tenferro.engines.reference import ReferenceExecutable, evaluated
+from tenferro.engines.reference import ReferenceExecutable, ReportedError, evaluated
 from tenferro.engines.values import input_sizes, layout_sizes, scalar_array
 from tenferro.lowering.donation import Donation
 from tenferro.lowering.exec_program import Instruction, Slot
@@ -316,10 +318,10 @@ class CpuExecutable(Executable):
                 case Slot():
                     raise AssertionError("slots have positions")
         params = {k: evaluated(v, env) for k, v in instruction.params.items()}
-        with np.errstate(all="ignore"):
-            if isinstance(instruction.op.form, Control):
-                results = self._controlled(instruction.op.form.kind, operands, params, arrays)
-            else:
+        if isinstance(instruction.op.form, Control):  # its divisions are judged as the caller asks
+            results = self._controlled(instruction.op.form.kind, operands, params, arrays)
+        else:
+            with np.errstate(all="ignore"):
                 results = executed(instruction, operands, params, self.executors, env)
         if instruction.op.is_ordered(instruction.params):
             effects.append(results)
@@ -411,10 +413,11 @@ class CpuExecutable(Executable):
     def _report(self, latch: int, inputs: Sequence[Array | int], effects: Sequence[tuple[Any, ...]] = ()) -> None:
         """Say what a kernel found. The reference engine runs the same program on the same inputs: it raises or warns
         with the op, the argument, the value and the user's line. ``effects``: what ordered operations gave so far."""
-        if latch & (1 << 62) and np.geterr()["divide"] == "ignore":
+        if latch & WARNING_BIT and np.geterr()["divide"] == "ignore":
             return
-        ReferenceExecutable(self.plan.program, Replay(self.executors, effects)).run(inputs)
-        if not latch & (1 << 62):
+        with suppress(ReportedError):
+            ReferenceExecutable(self.plan.program, Replay(self.executors, effects)).run(inputs)
+        if not latch & WARNING_BIT:
             raise LoweringError(f"a kernel recorded {latch:#x}, which the reference engine does not find")
 
     # Looking inside.

@@ -26,6 +26,7 @@ from tenferro.engines.cpu.loop_text import (
     Words,
 )
 from tenferro.engines.cpu.native import Block
+from tenferro.engines.cpu.native_entry import WARNING_BIT
 from tenferro.engines.cpu.toolchain import Library, Target
 from tenferro.engines.cpu.vector_builder import ModuleText
 from tenferro.engines.cpu.writer import INLINE_LIMIT
@@ -160,10 +161,10 @@ class Call:
         """Turns from ``first`` on and before ``last``; the latch, the turn that was come to, whether it goes on."""
         latch, goes_on, now = native.CLEAN, True, first
         tail = _Tail(self.count, self._lanes if self.count % self._lanes else 0)
-        while now < last and goes_on and latch == native.CLEAN or not self._entries:
+        while now < last and goes_on and latch >= WARNING_BIT or not self._entries:
             stop = min(last, now + turns_at_once(self.loop))
             self._values[FROM], self._values[TO], self.control[GOES_ON] = now, stop, 0
-            latch = self._enter(stop - now, tail, share)
+            latch = min(latch, self._enter(stop - now, tail, share))
             goes_on = bool(self.control[GOES_ON]) or self.loop.condition is None
             now = stop if goes_on else int(self.control[TURN])
         tail.put_back(self.carry)
@@ -244,8 +245,9 @@ def while_loop(kernel: LoopKernel, operands: Sequence[Any], share: int | None) -
     stacks = call.stacks(room) if stacked else []
     now, goes_on, latch = 0, True, native.CLEAN
     while True:
-        latch, now, goes_on = call.run(now, room, share)
-        if not goes_on or latch != native.CLEAN:
+        found, now, goes_on = call.run(now, room, share)
+        latch = min(latch, found)
+        if not goes_on or latch < WARNING_BIT:
             break
         room *= 2
         stacks = call.move(stacks, room)

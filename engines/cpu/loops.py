@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenferro.engines.cpu import memory, native, threads
-from tenferro.engines.cpu.native_entry import ENTRY_WORDS, LATCH
+from tenferro.engines.cpu.native_entry import ENTRY_WORDS, LATCH, WARNING_BIT
 from tenferro.engines.cpu.native_loop import (
     ANSWER,
     BODY,
@@ -160,7 +160,7 @@ def while_loop(
     while True:
         _outputs(table, bound, carried, stacks, room, False)
         latch, turn, is_over = _run([table, asked], turn, room, 1.0, share, answer)
-        if is_over or latch != native.CLEAN:
+        if is_over or latch < WARNING_BIT:
             break
         room *= 2
         stacks = [_grown(s, room) for s in stacks]

@@ -54,6 +54,8 @@ SCAN_TURNS, SCAN_TABLE, SCAN_BODY, SCAN_WORDS = 1, 2, 3, 4
 # Words of a table's entry: the address at the first turn, at even and at odd ones, and what is added for each turn.
 FIRST, EVEN, ODD, STEP, ENTRY_WORDS = 0, 8, 16, 24, 4
 NOTHING_FOUND = (1 << 63) - 1
+WARNING_BIT = 1 << 62
+"""Set in the latch's word for a check that warns, so that one that raises comes first. A loop goes on after it."""
 TURNS_BETWEEN_POLLS = 64
 # Words that are noted of a launch: when it began, when it ended, bytes in live large buffers.
 RECORD_WORDS = 3
@@ -219,7 +221,7 @@ def run_scan(params: int, threads: int, thread_state: int) -> int:
         patch_turn(body, table, turn)
         result = run_launches(body, threads, thread_state)
         turn += 1
-        if atomic_load(body + 8 * LATCH) != NOTHING_FOUND:
+        if atomic_load(body + 8 * LATCH) < WARNING_BIT:
             break
         if turn % TURNS_BETWEEN_POLLS == 0 and result == 0:
             now = monotonic_ns()

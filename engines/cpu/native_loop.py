@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from tenferro.engines.cpu.native_entry import (
     LATCH,
-    NOTHING_FOUND,
     TURNS_BETWEEN_POLLS,
+    WARNING_BIT,
     patch_turn,
     run_launches,
 )
@@ -31,8 +31,8 @@ BODY, BODY_TABLE, CONDITION, CONDITION_TABLE, ANSWER, THREADS, TURN, TURNS, IS_L
 
 @native
 def run_turns(loop: int, thread_state: int) -> int:
-    """The turns, one after the other, until the last one, the condition's no, or a find of a check; as ``region``
-    returns."""
+    """The turns, one after the other, until the last one, the condition's no, or the find of a check that raises; as
+    ``region`` returns."""
     body = load(loop + 8 * BODY)
     table = load(loop + 8 * BODY_TABLE)
     condition = load(loop + 8 * CONDITION)
@@ -57,7 +57,7 @@ def run_turns(loop: int, thread_state: int) -> int:
         patch_turn(body, table, turn)
         result = run_launches(body, threads, thread_state)
         turn += 1
-        if atomic_load(body + 8 * LATCH) != NOTHING_FOUND:
+        if atomic_load(body + 8 * LATCH) < WARNING_BIT:
             break
         if turn % TURNS_BETWEEN_POLLS == 0:
             now = monotonic_ns()

@@ -8,8 +8,9 @@ from typing import Any, assert_never
 
 import numpy as np
 
-from tenferro.engines.cpu.body import OPERATION_SHIFT, WARNING_BIT
+from tenferro.engines.cpu.body import OPERATION_SHIFT
 from tenferro.engines.cpu.layout import access_keys
+from tenferro.engines.cpu.native_entry import WARNING_BIT
 from tenferro.engines.cuda import elements
 from tenferro.engines.cuda.builder import CudaBuilder, Parts, Val
 from tenferro.engines.cuda.code import Code

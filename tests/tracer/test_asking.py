@@ -116,8 +116,8 @@ LISTS: dict[str, tuple[Function, str]] = {
     "maximum.reduce": (lambda x: np.maximum.reduce([x, x]), "numpy.maximum.reduce(numpy.stack([x, x]))"),
 }
 SAID: dict[str, tuple[Function, str]] = {
-    "assert": (_asserted, "assert: " + WORTH + "tenferro.check(condition, message) raises where it fails"),
-    "assert, bare": (_asserted_bare, "assert: " + WORTH + "tenferro.check(condition, message) raises where it fails"),
+    "assert": (_asserted, "assert: " + WORTH + "tenferro.check.condition, message. raises where it fails"),
+    "assert, bare": (_asserted_bare, "assert: " + WORTH + "tenferro.check.condition, message. raises where it fails"),
     "if": (_branched, "if: " + WORTH + r"numpy\.where\(x\.any\(\), a, b\) chooses by a traced condition"),
     "if, raise": (_raising, "if: " + WORTH + "return the condition and raise outside, where it is known"),
     "while": (_looped, "while: " + WORTH + "keep the while loop outside and jit its body"),
