@@ -1,4 +1,4 @@
-"""Integer divisions by zero in the turns of loops: the loop goes on with 0, and NumPy's setting says who hears of it."""
+"""Integer divisions by zero in the turns of loops: the loop goes on with 0, and np.errstate says who hears of it."""
 
 from __future__ import annotations
 
