@@ -1,7 +1,8 @@
 """Plans whose regions run as CUDA texts on the CPU: what a CUDA engine does with a plan, on NumPy arrays.
 
 ``ShimExecutable`` runs a plan twice: once to see which kernels it needs (``kernels``), without computing any, and then
-in earnest. Steps other than regions are computed by NumPy.
+in earnest. Steps other than regions are computed by NumPy, products by the CPU engine: NumPy's have other bits on other
+processors.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+import tenferro as tn
 from tenferro.engines.cpu.layout import NeedsCopyError, Strided, apply_views
 from tenferro.engines.cpu.slabs import copy_region
 from tenferro.engines.cuda.launch import CELLS, LATCH, PARTS, Bound, Device, EmptyRowsError, KernelKey, bind_region
@@ -33,6 +35,7 @@ SMALL = Device(processors=1, threads=64)
 """Blocks of 64 threads: small enough to be quick as fibers, large enough to have two warps."""
 SHIM = Shim()
 _TEXTS: dict[KernelKey, KernelText] = {}
+_product = tn.jit(lambda a, b: a @ b)
 
 
 def text_of(key: KernelKey, region: Region) -> KernelText:
@@ -88,7 +91,8 @@ class Run:
     def _instruction(self, instruction: Instruction) -> None:
         params = {k: evaluated(v, self.env) for k, v in instruction.params.items()}
         with np.errstate(all="ignore"):
-            result = instruction.op.reference(*map(self._read, instruction.inputs), **params)
+            run = _product if isinstance(instruction.op.form, op.Contraction) else instruction.op.reference
+            result = run(*map(self._read, instruction.inputs), **params)
         results = result if isinstance(result, tuple) else (result,)
         for slot, kind, one in zip(instruction.outputs, instruction.types, results, strict=True):
             is_view = isinstance(instruction.op.form, op.View)
