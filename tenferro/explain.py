@@ -164,8 +164,8 @@ def _asked_by(guard: ShapeGuard) -> str:
 
 def _without_int(guard: ShapeGuard) -> str:
     """What serves every value of an int argument where a program serves one."""
-    is_one = guard.relation == "==" and guard.holds and all(leaf.kind == "int" for leaf in _leaves(guard))
-    return "; a float or an array in place of the int needs one program" if is_one and _leaves(guard) else ""
+    is_one = guard.relation == "==" and guard.holds and {leaf.kind for leaf in _leaves(guard)} == {"int"}
+    return "; a float or an array in place of the int needs one program" if is_one else ""
 
 
 def _leaves(guard: Any) -> list[dims.Leaf]:

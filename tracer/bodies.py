@@ -245,12 +245,7 @@ class Inlined:
     def __init__(self, trace: Trace, body: Body, operands: Sequence[Operand], is_again: bool = False) -> None:
         self._trace = trace
         self._b = Derivation(trace)
-        self._leaves: dict[Leaf, Extent] = {}
-        self._values: dict[int, Operand] = {}
-        for declared, operand in zip(body.program.inputs, operands, strict=True):
-            self._values[declared.value.id] = operand
-            if declared.kind == "int":
-                self._leaves[Leaf("int", declared.value.id)] = as_extent(operand)
+        self._values, self._leaves = given(body.program, operands)
         for number, operation in enumerate(body.program.operations):
             if not (is_again and operation.op.is_silent):
                 self._record(number, silenced(operation) if is_again else operation)
@@ -271,6 +266,16 @@ class Inlined:
 
     def _extent(self, extent: Extent) -> Extent:
         return substitute(extent, lambda s: self._leaves[s]) if isinstance(extent, DimExpr) else extent
+
+
+def given(body: SemanticProgram, operands: Sequence[Operand]) -> tuple[dict[int, Operand], dict[Leaf, Extent]]:
+    """What stands around a body for its inputs, by their ids, and for its sizes."""
+    values, sizes = {}, {}
+    for declared, operand in zip(body.inputs, operands, strict=True):
+        values[declared.value.id] = operand
+        if declared.kind == "int":
+            sizes[Leaf("int", declared.value.id)] = as_extent(operand)
+    return values, sizes
 
 
 def as_extent(x: Operand) -> Extent:

@@ -47,10 +47,7 @@ def truth(q: Question) -> Cure | None:
         case "while":
             return Cure("while", _LOOP)
         case "assert":
-            return Cure(
-                "assert",
-                "tenferro.check(condition, message) raises where it fails",
-            )
+            return Cure("assert", "tenferro.check(condition, message) raises where it fails")
         case "choice":
             assert isinstance(q.around, ast.IfExp)
             parts = [_condition(q.node), text(q.around.body, 24), text(q.around.orelse, 24)]

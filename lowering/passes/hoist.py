@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from tenferro.lowering.passes.dead import drop_dead
 from tenferro.lowering.passes.rewrite import Rewriter, users
 from tenferro.tracer import build
-from tenferro.tracer.bodies import Body, as_extent
-from tenferro.tracer.dims import DimExpr, Extent, Leaf, mapped, substitute
+from tenferro.tracer.bodies import Body, given
+from tenferro.tracer.dims import DimExpr, Extent, mapped, substitute
 from tenferro.tracer.op import Contraction, Control, Pointwise, Reduction, View
 from tenferro.tracer.ops import layout, pointwise
 from tenferro.tracer.program import (
@@ -137,12 +137,7 @@ class _Outside:
     def __init__(self, rewriter: Rewriter, body: SemanticProgram, operands: Sequence[Operand]) -> None:
         self._rewriter = rewriter
         self._made = {v.id: o for o in body.operations for v in o.outputs}
-        self._values: dict[int, Operand] = {}
-        self._leaves: dict[Leaf, Extent] = {}
-        for declared, operand in zip(body.inputs, operands, strict=True):
-            self._values[declared.value.id] = operand
-            if declared.kind == "int":
-                self._leaves[Leaf("int", declared.value.id)] = as_extent(operand)
+        self._values, self._leaves = given(body, operands)
 
     def computed(self, value: Value) -> Operand:
         """A value of the body; one that is a view is written out."""
@@ -170,8 +165,8 @@ class _Outside:
 def _with_inputs(body: SemanticProgram, found: Sequence[Value], is_used: bool) -> SemanticProgram:
     """The body with one more input for each of the values ``found``, which stands for it where ``is_used``."""
     first, count = len(body.inputs), len(found)
-    given = [Value(first + k, v.type) for k, v in enumerate(found)]
-    known = {v.id: new for v, new in zip(found, given, strict=True)} if is_used else {}
+    more = [Value(first + k, v.type) for k, v in enumerate(found)]
+    known = {v.id: new for v, new in zip(found, more, strict=True)} if is_used else {}
 
     def moved(x: Operand) -> Operand:
         if not isinstance(x, Value) or x.id < first:
@@ -182,6 +177,6 @@ def _with_inputs(body: SemanticProgram, found: Sequence[Value], is_used: bool) -
         replace(o, inputs=tuple(map(moved, o.inputs)), outputs=tuple(Value(v.id + count, v.type) for v in o.outputs))
         for o in body.operations
     ]
-    declared = [ProgramInput(v, "argument", f"outer {old}") for v, old in zip(given, found, strict=True)]
+    declared = [ProgramInput(v, "argument", f"outer {old}") for v, old in zip(more, found, strict=True)]
     outputs = tuple(map(moved, body.outputs))
     return drop_dead(replace(body, inputs=(*body.inputs, *declared), operations=tuple(operations), outputs=outputs))

@@ -248,9 +248,10 @@ def check_scalar_result(trace: Trace, results: Opened, name: str, holomorphic: b
     is_one = len(leaves) == 1 and results.treedef.node is None
     if is_one and not leaves[0].operand.type.shape and leaves[0].operand.type.dtype.kind in kinds:
         return leaves[0]
-    what = type_text(trace, leaves[0].operand.type) if is_one else f"{len(leaves) or 'no'} values"
-    if len(leaves) == 1 and not is_one:
-        what = f"one value inside {results.treedef}"
+    if is_one:
+        what = type_text(trace, leaves[0].operand.type)
+    else:
+        what = f"one value inside {results.treedef}" if len(leaves) == 1 else f"{len(leaves) or 'no'} values"
     needed = "one complex number" if holomorphic else "one real number"
     cure = "tn.jacrev, tn.jacfwd and tn.vjp differentiate functions of more results, has_aux=True sets others apart"
     if len(leaves) == 1 and leaves[0].operand.type.dtype.kind == "c" and not holomorphic:
