@@ -25,6 +25,13 @@ ALLOWED_SYMBOLS = frozenset({"memcpy", "memset", "memmove", "memcmp", "bzero", "
 # What simplifies a text, in order; part of the cache's key.
 PASSES = ("always_inliner", "global_dead_code_eliminate", "sroa", "instruction_combine", "simplify_cfg")
 
+
+def code_model(triple: str) -> tuple[str, str]:
+    """How code refers to what lies elsewhere, as llvmlite names it. Distances on x86-64: with absolute addresses, which
+    LLVM uses for code that is loaded at once, its quick instruction selection takes no call and no constant."""
+    return ("pic", "small") if triple.startswith("x86_64") and "linux" in triple else ("default", "jitdefault")
+
+
 _lock = threading.Lock()
 _idle_machines: dict[tuple[int, Target], list[Any]] = {}
 
@@ -64,8 +71,10 @@ def machine(llvm: ModuleType, level: int, target: Target) -> Iterator[Any]:
         idle = _idle_machines.setdefault((level, target), [])
         own = idle.pop() if idle else None
     if own is None:
-        own = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(
-            cpu=target.cpu, features=target.features, opt=level, jit=True
+        triple = llvm.get_process_triple()
+        reloc, model = code_model(triple)
+        own = llvm.Target.from_triple(triple).create_target_machine(
+            cpu=target.cpu, features=target.features, opt=level, reloc=reloc, codemodel=model, jit=True
         )
     yield own
     idle.append(own)

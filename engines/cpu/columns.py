@@ -80,7 +80,7 @@ def _kind_across(access: Bound) -> StrideClass:
 
 def tile_columns(kernel: ColumnKernel, columns: int) -> int:
     """Columns of a tile for this many columns: a multiple of the vector."""
-    return min(kernel.widest_tile, -(-columns // kernel.lanes) * kernel.lanes)
+    return min(kernel.widest_tile, -(-columns // kernel.step) * kernel.step)
 
 
 @dataclass
@@ -89,6 +89,7 @@ class ColumnKernel(KernelWriter):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.step = self.lanes  # of whose multiples tiles are wide, whatever the text's vectors
         if self.variant.short:
             self.widest_tile = short_tile(self)
             return
@@ -96,7 +97,8 @@ class ColumnKernel(KernelWriter):
         most = max((self._bytes(k) for k in reduces), default=1)
         # A whole tile's accumulators stay in cache; rows lie tile after tile, for a power of two as
         # pitch would put them all into the same cache sets.
-        self.widest_tile = min(MAX_TILE, max(1, ACCUMULATOR_BYTES // most // self.lanes) * self.lanes)
+        self.widest_tile = min(MAX_TILE, max(1, ACCUMULATOR_BYTES // most // self.step) * self.step)
+        self.narrow()
 
     def accumulator_rows(self, r: int) -> int:
         """Accumulator rows of a reduction: the tree's lanes where order matters, one for what is exact in any order."""

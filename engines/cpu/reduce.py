@@ -97,8 +97,9 @@ class Accumulator:
         identity = identity_of(self.kind, self.dtype)
         return identity.imag if position else identity.real
 
-    def step(self, accs: Sequence[str], value: Value, active: str | None) -> list[str]:
-        """The carried values after one vector; ``active`` masks its lanes, None: all are."""
+    def step(self, accs: Sequence[str], value: Value, active: str | None, i: str) -> list[str]:
+        """The carried values after one vector, before which there were ``i`` elements; ``active`` masks its lanes,
+        None: all are."""
         b = self.builder
         if has_identity(self.kind):
             return self._fold(accs, [value.re, value.im] if isinstance(value, Complex) else [value], active)

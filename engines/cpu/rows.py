@@ -46,6 +46,7 @@ class RowKernel(KernelWriter):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.narrow()
         cells = [k for k in range(len(self.region.nodes)) if self.outer_level[k] and not self._is_uniform(k)]
         base = len(self.keys) + self.variant.outer_rank + 1
         self.cells = {k: base + 2 * i for i, k in enumerate(cells)}
@@ -241,9 +242,7 @@ class RowKernel(KernelWriter):
     def _chunk_count(self, code: Code, p: int, length: str) -> str:
         """Chunks of a row; a row without elements has one, which is empty."""
         size = self.chunk(p)
-        full = code.emit(f"udiv i64 {code.add(length, size - 1)}, {size}")
-        self.module.declare("declare i64 @llvm.umax.i64(i64, i64)")
-        return code.emit(f"call i64 @llvm.umax.i64(i64 {full}, i64 1)")
+        return code.maximum(code.emit(f"udiv i64 {code.add(length, size - 1)}, {size}"), 1)
 
     def _all_chunks(self, code: Code, p: int, context: str, parts: str, length: str) -> None:
         size = self.chunk(p)

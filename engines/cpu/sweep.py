@@ -25,6 +25,7 @@ from tenferro.engines.cpu.pack import copy_function
 from tenferro.engines.cpu.params import LENGTH
 from tenferro.engines.cpu.phases import arguments, cost
 from tenferro.engines.cpu.reduce import Accumulator, store_word
+from tenferro.engines.cpu.stored import StoredAccumulator
 from tenferro.engines.cpu.vector_builder import Vec
 from tenferro.lowering.region import Apply, Gather, Load, Reduce, Uniform
 from tenferro.tracer.op import Pointwise
@@ -185,7 +186,8 @@ class PassFunction:
     def _accumulator(self, r: int) -> Accumulator:
         node = self._node(r)
         kind = "sum" if node.kind == "moments" else node.kind
-        return Accumulator(kind, self.region.nodes[node.arg].dtype, self.builder)
+        made = StoredAccumulator if self.kernel.compact else Accumulator
+        return made(kind, self.region.nodes[node.arg].dtype, self.builder)
 
     def _sweep(
         self,
@@ -222,7 +224,7 @@ class PassFunction:
                 if centres is not None:
                     deviation = self.builder.sub(value, centres[r])
                     value = self.builder.mul(deviation, deviation)
-                result += a.step(held, value, active)
+                result += a.step(held, value, active, i)
             if not is_whole:
                 self._copy_out(i, left, writes)
             return result

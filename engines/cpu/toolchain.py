@@ -300,8 +300,8 @@ def loaded_object(key: str, symbols: dict[str, int]) -> Any:
 def _key(identity: str, level: int, target: Target, optimize: bool, symbols: dict[str, int]) -> str:
     passes = ",".join(code_generator.PASSES if optimize else ())
     return entry_key(
-        identity, str(level), passes, host().llvm_version, host().triple, target.cpu, target.features,
-        ",".join(sorted(symbols)),
+        identity, str(level), passes, host().llvm_version, host().triple, *code_generator.code_model(host().triple),
+        target.cpu, target.features, ",".join(sorted(symbols)),
     )  # fmt: skip
 
 

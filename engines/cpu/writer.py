@@ -22,6 +22,7 @@ from tenferro.lowering.tree import in_tree_order, lanes as tree_lanes
 from tenferro.tracer.op import Pointwise
 from tenferro.tracer.records import dataclass
 
+COMPACT_BYTES = 32
 INLINE_LIMIT = 160
 """Native operations up to which elementary functions are written in place rather than called."""
 
@@ -34,8 +35,12 @@ def vector_lanes(region: Region) -> int:
         return max(trees)
     if not region.space:
         return 1  # scalar code
-    widest = max(elements.component(n.dtype).itemsize for n in region.nodes)
-    return 16 if widest == 8 else 32
+    return 16 if _widest(region) == 8 else 32
+
+
+def _widest(region: Region) -> int:
+    """Bytes of the widest component."""
+    return max(elements.component(n.dtype).itemsize for n in region.nodes)
 
 
 def is_small(region: Region, times: int = 1) -> bool:
@@ -78,6 +83,12 @@ class KernelWriter(ABC):
         self.masked = needs_mask(self.region)
         self.keys = access_keys(self.region)
         self.outer_level = self.region.outer() if self.region.row_axes else (False,) * len(self.region.nodes)
+
+    def narrow(self) -> None:
+        """In a compact text, vectors of one register of x86-64-v3: LLVM takes wider ones apart, which costs it more
+        than a loop does."""
+        if self.compact:
+            self.lanes = min(self.lanes, COMPACT_BYTES // max(_widest(self.region), 4))
 
     @abstractmethod
     def text(self) -> str:
