@@ -17,6 +17,9 @@ from tenferro.tracer.records import dataclass
 class CodeSource(Protocol):
     """What is compiled once for each code generation level that is asked for. Hashable."""
 
+    def prepare(self, level: int) -> object:
+        """Do what ``library`` does in Python: write the text."""
+
     def library(self, level: int) -> Library:
         """Compiled now, if it is not yet."""
 
@@ -44,40 +47,54 @@ class FunctionOf:
 
 def compile_all(wanted: Iterable[tuple[CodeSource, int]], threads: int) -> None:
     """Compile the sources that are not ready at their levels, on up to so many threads. What fails is left to whoever
-    asks for it, and fails there. The smallest comes first, then the largest: the texts are written one after the other,
-    and a thread that has written its own compiles while the longest is written."""
+    asks for it, and fails there. The largest comes first. The caller writes all texts before it compiles any: Python's
+    lock goes to another thread only every 5 ms, and each step of a compilation asks for it."""
     missing = [(source, level) for source, level in dict.fromkeys(wanted) if not source.is_ready(level)]
     missing.sort(key=lambda x: -x[0].size)
     if len(missing) > 1 and threads > 1:
-        missing.insert(0, missing.pop())
-        together([partial(source.library, level) for source, level in missing], threads)
+        together([(partial(s.prepare, level), partial(s.library, level)) for s, level in missing], threads)
 
 
-def together(works: Sequence[Callable[[], object]], threads: int) -> None:
-    """Do all of the works, in this order, on up to so many threads; the caller's is one. Exceptions end a work only;
-    an interrupt of the caller leaves out those that are not begun."""
-    left = deque(works)
+def together(works: Sequence[tuple[Callable[[], object], Callable[[], object]]], threads: int) -> None:
+    """Do all of the works, in this order, on up to so many threads; the caller's is one, and does the first part of
+    each, after which any thread may do the second. Exceptions end a part only; an interrupt of the caller leaves out
+    those that are not begun."""
+    left: deque[Callable[[], object]] = deque()
+    arrived = threading.Semaphore(0)  # a unit for each work, then one for each thread
 
     def run() -> None:
-        while left:
+        while arrived.acquire():
             try:
                 work = left.popleft()
-            except IndexError:  # another thread was faster
+            except IndexError:
                 return
             with suppress(Exception):
                 work()
 
-    helpers = []
-    for _ in range(min(threads, len(works)) - 1):
-        helper = threading.Thread(target=recording.inherited(run), name="tenferro-compiler")
-        try:
-            helper.start()
-        except RuntimeError:  # the system grants no more threads
-            break
-        helpers.append(helper)
+    helpers = _started(run, min(threads, len(works)) - 1)
     try:
+        for first, second in works:
+            with suppress(Exception):
+                first()
+            left.append(second)
+            arrived.release()
+        arrived.release(len(helpers) + 1)
         run()
     finally:
         left.clear()
+        arrived.release(len(helpers) + 1)  # for those that an interrupt left waiting
         for helper in helpers:
             helper.join()
+
+
+def _started(run: Callable[[], None], count: int) -> list[threading.Thread]:
+    """So many threads, or as many as the system grants."""
+    helpers: list[threading.Thread] = []
+    for _ in range(count):
+        helper = threading.Thread(target=recording.inherited(run), name="tenferro-compiler")
+        try:
+            helper.start()
+        except RuntimeError:
+            break
+        helpers.append(helper)
+    return helpers

@@ -139,6 +139,9 @@ class Kernel:
                 found = self.texts[level] = self._writer(level).text()
             return found
 
+    def prepare(self, level: int) -> None:
+        self.text(level)
+
     def library(self, level: int) -> Library:
         found = self.libraries.get(level)
         if found is None:

@@ -116,6 +116,9 @@ class ProductSource:
     entry: Entry
     target: Target
 
+    def prepare(self, level: int) -> None:
+        """Nothing: the text is made where no object of it is known."""
+
     def library(self, level: int) -> Library:
         return library(self.entry, self.target)
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from tenferro.engines.cpu import elements
 from tenferro.engines.cpu.body import CodeBuilder
+from tenferro.engines.cpu.code import Code
 from tenferro.engines.cpu.extremes import found
 from tenferro.engines.cpu.reduce import Accumulator
 from tenferro.engines.cpu.vector_builder import Vec
@@ -55,14 +56,32 @@ class StoredAccumulator(Accumulator):
 
     def finish(self, accs: Sequence[str]) -> list[Vec]:
         scalar = CodeBuilder(self.builder.module, 1, False, self.code)
-
-        def fold(k: str, half: str) -> None:
-            high = self._read(self.code.add(k, half), 1)
-            self._write(k, self._combined(scalar, self._read(k, 1), high), 1)
-
-        self.code.halving(self.width, fold)
+        self.code.do(f"call void {self._folding()}({', '.join(f'ptr {p}' for p in self.places)})")
         ends = self._read(0, 1)
         return [found(scalar, self.kind, ends, self.dtype)] if self.is_keyed else ends
+
+    def _folding(self) -> str:
+        """The module's function that leaves the halves of the halves of the lanes in the first one."""
+        module, key = self.builder.module, ("fold", self.kind, self.dtype.str, self.width)
+        if key not in module.outlined:
+            name = f"@fold_{self.kind}_{self.dtype.name}"
+            module.outlined[key] = (name, None)
+            module.functions.append(self._fold_function(name))
+        return module.outlined[key][0]
+
+    def _fold_function(self, name: str) -> str:
+        scalar = CodeBuilder(self.builder.module, 1, False, Code())
+        inner = StoredAccumulator(self.kind, self.dtype, scalar)
+        inner.places = [f"%lanes{p}" for p in range(len(self.places))]
+
+        def fold(k: str, half: str) -> None:
+            high = inner._read(inner.code.add(k, half), 1)
+            inner._write(k, inner._combined(scalar, inner._read(k, 1), high), 1)
+
+        inner.code.halving(self.width, fold)
+        inner.code.do("ret void")
+        arguments = ", ".join(f"ptr {p}" for p in inner.places)
+        return inner.code.function(f"define internal void {name}({arguments}) noinline nounwind")
 
     def _address(self, part: int, k: str | int) -> str:
         return self.code.at(self.places[part], self.code.mul(k, self.parts[part][0].itemsize))

@@ -27,6 +27,7 @@ from tenferro.engines.cpu.phases import arguments, cost
 from tenferro.engines.cpu.reduce import Accumulator, store_word
 from tenferro.engines.cpu.stored import StoredAccumulator
 from tenferro.engines.cpu.vector_builder import Vec
+from tenferro.engines.cpu.writer import needs_mask
 from tenferro.lowering.region import Apply, Gather, Load, Reduce, Uniform
 from tenferro.tracer.op import Pointwise
 from tenferro.tracer.records import dataclass
@@ -63,6 +64,7 @@ class PassFunction:
         self.code = Code()
         self.builder = CodeBuilder(kernel.module, kernel.lanes, kernel.outline, self.code)
         self.body = Body(kernel.region, kernel.variant, kernel.params, self.code, self.builder, "%P", kernel.axis_loops)
+        self.masked = bool(self.one.reduces) or needs_mask(self.region.nodes[k] for k in self.one.nodes)
         self.scalars: list[str] = []
         self.fixed: dict[int, Value] = {}  # values that do not change along the row
         self.streams: dict[int, Stream] = {}  # access → stream
@@ -212,7 +214,7 @@ class PassFunction:
             elif sum(used.values()) > FEW_STREAMS:
                 self._ask_ahead(i, {a: True for a, is_read in used.items() if is_read}, AHEAD // self._narrowest(used))
             places = self._straight(i, used) if is_whole else self._places(i, left, used)
-            active = elements.lanes_below(code, left, lanes) if self.kernel.masked and not is_whole else None
+            active = elements.lanes_below(code, left, lanes) if self.masked and not is_whole else None
             values = self._values(nodes, places, self._position(i, active))
             if stores:
                 self._store_all(values, places)
@@ -444,7 +446,7 @@ class SeekFunction(PassFunction):
 
             def turn(i: str, _: list[str], is_nan: bool = is_nan) -> list[str]:
                 left = code.sub(length, i)
-                active = elements.lanes_below(code, left, lanes) if self.kernel.masked else None
+                active = elements.lanes_below(code, left, lanes) if self.masked else None
                 values = self._values(self.one.nodes, self._places(i, left, used), self._position(i, active))
                 # Lanes past the end are behind the first place, which there is.
                 return [place_of(self.builder, values[arg], best, code.add(i, "%e0"), is_nan)]

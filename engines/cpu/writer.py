@@ -6,7 +6,7 @@ In: a Region, a Variant, which space axes have loops of their own. Out (in the s
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field
 from typing import Any
 
@@ -17,7 +17,7 @@ from tenferro.engines.cpu.layout import Variant, access_keys
 from tenferro.engines.cpu.params import ParamMap
 from tenferro.engines.cpu.phases import schedule
 from tenferro.engines.cpu.vector_builder import ModuleText
-from tenferro.lowering.region import Apply, Gather, Load, Reduce, Region
+from tenferro.lowering.region import Apply, Gather, Load, Node, Reduce, Region
 from tenferro.lowering.tree import in_tree_order, lanes as tree_lanes
 from tenferro.tracer.op import Pointwise
 from tenferro.tracer.records import dataclass
@@ -49,9 +49,9 @@ def is_small(region: Region, times: int = 1) -> bool:
     return total * times <= INLINE_LIMIT
 
 
-def needs_mask(region: Region) -> bool:
+def needs_mask(nodes: Iterable[Node]) -> bool:
     """Whether lanes past the end must be told apart: something reads, records or accumulates per lane."""
-    for node in region.nodes:
+    for node in nodes:
         match node:
             case Reduce() | Gather():
                 return True
@@ -80,7 +80,7 @@ class KernelWriter(ABC):
         self.params = ParamMap(self.region, self.variant)
         self.phases = schedule(self.region)
         self.lanes = vector_lanes(self.region)
-        self.masked = needs_mask(self.region)
+        self.masked = needs_mask(self.region.nodes)
         self.keys = access_keys(self.region)
         self.outer_level = self.region.outer() if self.region.row_axes else (False,) * len(self.region.nodes)
 

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,11 @@ from tenferro.engines.cpu.toolchain import compile_text, host_target
 
 if not toolchain.supported():
     pytest.skip("this machine is served by the reference engine", allow_module_level=True)
+
+
+def seconds(*works: Callable[[], object]) -> list[tuple[Callable[[], object], Callable[[], object]]]:
+    """Works without a first part."""
+    return [(lambda: None, work) for work in works]
 
 
 def text(factor: int) -> str:
@@ -47,7 +53,7 @@ def test_objects_are_those_of_one_thread(threads: int) -> None:
     def work(k: int) -> Callable[[], None]:
         return lambda: found.__setitem__(k, emitted(texts[k]))
 
-    together([work(k) for k in range(len(texts))], threads)
+    together(seconds(*[work(k) for k in range(len(texts))]), threads)
     assert found == alone
 
 
@@ -85,7 +91,17 @@ def test_another_llvmlite_is_called_the_usual_way(change: str, monkeypatch: pyte
 
 def test_works_are_done_side_by_side() -> None:
     meeting = threading.Barrier(3, timeout=30)
-    together([meeting.wait] * 3, 3)
+    together(seconds(*[meeting.wait] * 3), 3)
+
+
+def test_the_caller_does_all_first_parts() -> None:
+    mine, done = threading.current_thread(), []
+
+    def first() -> None:
+        done.append(threading.current_thread())
+
+    together([(first, lambda: time.sleep(0.01))] * 6, 3)
+    assert done == [mine] * 6
 
 
 def test_one_that_fails_leaves_the_others() -> None:
@@ -94,7 +110,7 @@ def test_one_that_fails_leaves_the_others() -> None:
     def fails() -> None:
         raise ValueError
 
-    together([fails, lambda: done.append(1), fails, lambda: done.append(2)], 2)
+    together([*seconds(fails, lambda: done.append(1)), (fails, lambda: done.append(2)), *seconds(fails)], 2)
     assert sorted(done) == [1, 2]
 
 
@@ -114,7 +130,7 @@ def test_an_interrupt_waits_for_what_is_begun_and_begins_nothing() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        together([interrupted, interrupted, *[lambda: ended.append("late")] * 5], 2)
+        together(seconds(interrupted, interrupted, *[lambda: ended.append("late")] * 5), 2)
     assert ended == ["slow"]
     assert not [t for t in threading.enumerate() if t.name == "tenferro-compiler"]
 
@@ -125,13 +141,16 @@ def test_without_further_threads_the_caller_does_all(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
     done: list[int] = []
-    together([lambda: done.append(1)] * 3, 3)
+    together(seconds(*[lambda: done.append(1)] * 3), 3)
     assert done == [1, 1, 1]
 
 
 class Source:
     def __init__(self, size: int, order: list[int], is_known: bool = False) -> None:
         self.size, self.order, self.is_known = size, order, is_known
+
+    def prepare(self, level: int) -> None:
+        self.order.append(-self.size)
 
     def library(self, level: int) -> Any:
         self.order.append(self.size)
@@ -143,16 +162,16 @@ class Source:
         return []
 
 
-def test_the_smallest_comes_first_then_the_largest_and_each_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_largest_comes_first_and_each_once(monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[int] = []
     small, large, known = Source(1, order), Source(9, order), Source(5, order, is_known=True)
     middle = Source(4, order)
-    monkeypatch.setattr(compiling, "together", lambda works, threads: [work() for work in works])
+    monkeypatch.setattr(compiling, "together", lambda works, threads: [part() for work in works for part in work])
     compile_all([(middle, 0), (small, 0), (large, 0), (small, 0), (known, 0)], 2)
-    assert order == [1, 9, 4]
+    assert order == [-9, 9, -4, 4, -1, 1]
     compile_all([(small, 0), (large, 0)], 1)
     compile_all([(small, 0)], 2)
-    assert order == [1, 9, 4]  # left to whoever asks for it
+    assert order == [-9, 9, -4, 4, -1, 1]  # left to whoever asks for it
 
 
 def loss(w: Any, v: Any, x: Any) -> Any:
@@ -197,6 +216,7 @@ def test_compiles_are_recorded_with_the_program() -> None:
 
 FORKS = '''
 import os, signal, threading, time
+from functools import partial
 from tenferro.engines.cpu.compiling import together
 from tenferro.engines.cpu.toolchain import compile_text
 TEXT = """define i64 @f(i64 %x) {{
@@ -210,7 +230,7 @@ def one(k):
 def background():
     global compiled
     while not stop:
-        together([lambda k=compiled + j: one(k) for j in range(6)], 3); compiled += 6
+        together([(len, partial(one, compiled + j)) for j in range(6)], 3); compiled += 6
 thread = threading.Thread(target=background); thread.start()
 while compiled < 6: time.sleep(.005)
 failed = 0
@@ -219,7 +239,7 @@ for child in range(20):
     if pid == 0:
         signal.alarm(20)
         done = []
-        together([lambda k=k: done.append(one(100_000 + 10 * child + k)) for k in range(4)], 2)
+        together([(len, lambda k=k: done.append(one(100_000 + 10 * child + k))) for k in range(4)], 2)
         os._exit(len(done) != 4)
     failed += os.waitpid(pid, 0)[1] != 0
     if failed: break
@@ -241,7 +261,7 @@ def test_libraries_of_threads_run() -> None:
     import ctypes
 
     libraries: list[Any] = []
-    together([lambda k=k: libraries.append((k, compile_text(text(k), 0))) for k in range(6)], 3)  # type: ignore[misc]
+    together(seconds(*[partial(lambda k: libraries.append((k, compile_text(text(k), 0))), k) for k in range(6)]), 3)
     for k, library in libraries:
         function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(library.address("f"))
         assert function(3) == 3 * (k * 1000 + 7)
