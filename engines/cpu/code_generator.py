@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from tenferro.engines.cpu.object_symbols import undefined_symbols
+from tenferro.engines.cpu.object_symbols import elf_code_bytes, undefined_symbols
 from tenferro.tracer.errors import LoweringError
 
 if TYPE_CHECKING:
@@ -52,9 +52,14 @@ def emitted(llvm: ModuleType, text: str, level: int, target: Target, optimize: b
         raise LoweringError(
             f"compile: the object needs {', '.join(sorted(unknown))}; needed code that calls nothing outside it"
         )
+    return _code_bytes(llvm, data).to_bytes(8, "little") + data
+
+
+def _code_bytes(llvm: ModuleType, data: bytes) -> int:
+    if (size := elf_code_bytes(data)) is not None:
+        return size
     sections = llvm.ObjectFileRef.from_data(data).sections()
-    code_bytes: int = sum(section.size() for section in sections if section.is_text())
-    return code_bytes.to_bytes(8, "little") + data
+    return sum(int(section.size()) for section in sections if section.is_text())
 
 
 def assembly(llvm: ModuleType, text: str, level: int, target: Target) -> str:

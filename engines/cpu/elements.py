@@ -126,6 +126,22 @@ def splat(code: Code, value: Value, lanes: int) -> Value:
     return Vec(splat_text(code, value.text, lanes, value_type(1, value.dtype)), value.dtype)
 
 
+def spread(module: ModuleText, code: Code, value: Value, lanes: int) -> Value:
+    """``splat`` by a function of the module: a call is what LLVM's quick instruction selection takes, a shuffle not."""
+    if isinstance(value, Complex):
+        return Complex(spread(module, code, value.re, lanes), spread(module, code, value.im, lanes))
+    if value.dtype == BOOL:
+        return splat(code, value, lanes)
+    element, kind = value_type(1, value.dtype), value_type(lanes, value.dtype)
+    name = f"@spread_{value.dtype.name}"
+    if (name,) not in module.outlined:
+        module.outlined[(name,)] = (name, None)
+        inner = Code()
+        inner.do(f"ret {kind} {splat_text(inner, '%x', lanes, element)}")
+        module.functions.append(inner.function(f"define internal {kind} {name}({element} %x) noinline nounwind"))
+    return Vec(code.emit(f"call {kind} {name}({element} {value.text})"), value.dtype)
+
+
 def lane_numbers(lanes: int, element: str = "i64") -> str:
     if lanes == 1:
         return "0"

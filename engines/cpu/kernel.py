@@ -129,7 +129,8 @@ class Kernel:
     def _new_writer(self, level: int) -> KernelWriter:
         kind = WRITERS.get(self.variant.schedule, RowKernel)
         outline = level == FAST or not is_small(self.region, max(1, self.variant.short))
-        module = ModuleText(share=f"{self.target.cpu} {self.target.features}", permutes=self.target.permutes)
+        share = f"{self.target.cpu} {self.target.features}"
+        module = ModuleText(share, permutes=self.target.permutes, loads_constants=level == FAST)
         return kind(self.region, self.variant, self.axis_loops, outline, module, level == FAST)
 
     def text(self, level: int) -> str:

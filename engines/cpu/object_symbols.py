@@ -13,6 +13,7 @@ from tenferro.tracer.errors import LoweringError
 
 _ELF_SYMBOL_TABLE = 2
 _ELF_LOCAL = 0
+_ELF_EXECUTABLE = 4  # a flag of sections
 _MACHO_MAGIC = 0xFEEDFACF
 _MACHO_SYMBOL_TABLE = 2
 _MACHO_DEBUG, _MACHO_TYPE, _MACHO_EXTERNAL = 0xE0, 0x0E, 0x01
@@ -33,10 +34,22 @@ def _name(data: bytes, start: int) -> str:
     return data[start : data.index(b"\0", start)].decode()
 
 
-def _elf_undefined(data: bytes) -> Iterator[str]:
+def elf_code_bytes(data: bytes) -> int | None:
+    """Bytes of the object's code; None for another format than ELF64."""
+    if data[:5] != b"\x7fELF\x02":
+        return None
+    return sum(s[5] for s in _elf_sections(data) if s[2] & _ELF_EXECUTABLE)
+
+
+def _elf_sections(data: bytes) -> list[tuple[int, ...]]:
+    """Name, kind, flags, address, offset, size, link, info, alignment and entry size of each."""
     (sections_at,) = struct.unpack_from("<Q", data, 0x28)
     size, count = struct.unpack_from("<HH", data, 0x3A)
-    sections = [struct.unpack_from("<IIQQQQIIQQ", data, sections_at + i * size) for i in range(count)]
+    return [struct.unpack_from("<IIQQQQIIQQ", data, sections_at + i * size) for i in range(count)]
+
+
+def _elf_undefined(data: bytes) -> Iterator[str]:
+    sections = _elf_sections(data)
     for _, kind, _, _, at, length, strings, _, _, entry in sections:
         if kind != _ELF_SYMBOL_TABLE:
             continue

@@ -6,6 +6,7 @@ in row-major order over its loops; ``@unpack…`` takes them back.
 
 from __future__ import annotations
 
+from tenferro.engines.cpu import elements
 from tenferro.engines.cpu.code import Code
 from tenferro.engines.cpu.vector_builder import ModuleText
 
@@ -18,6 +19,21 @@ def copy_function(module: ModuleText, itemsize: int, rank: int, pack: bool) -> s
     if (name,) not in module.outlined:
         module.outlined[(name,)] = (name, None)
         module.functions.append(_text(name, itemsize, rank, pack))
+    return name
+
+
+def padding_function(module: ModuleText, size: int) -> str:
+    """The name of ``(pad, source, count)``: ``count`` bytes, and zeros up to ``size``; written into the module once."""
+    name = f"@padded{size}"
+    if (name,) not in module.outlined:
+        module.outlined[(name,)] = (name, None)
+        code = Code()
+        elements.clear(module, code, "%pad", size)
+        module.declare("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
+        code.do("call void @llvm.memcpy.p0.p0.i64(ptr %pad, ptr %source, i64 %count, i1 false)")
+        code.do("ret void")
+        header = f"define internal void {name}(ptr noalias %pad, ptr noalias %source, i64 %count) noinline nounwind"
+        module.functions.append(code.function(header))
     return name
 
 

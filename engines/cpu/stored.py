@@ -39,8 +39,10 @@ class StoredAccumulator(Accumulator):
         for (_, text), (dtype, _) in zip(super().carried(), self.parts, strict=True):
             place = self.code.alloca(self.width * dtype.itemsize)
             self.places.append(place)
+            start = Vec(text, dtype)
+            start = start if dtype == elements.BOOL else Vec(self.builder.operand(start), dtype)
             for first in range(0, self.width, lanes):
-                elements.store(self.code, self.code.at(place, first * dtype.itemsize), Vec(text, dtype), lanes, dtype)
+                elements.store(self.code, self.code.at(place, first * dtype.itemsize), start, lanes, dtype)
         return []
 
     def step(self, accs: Sequence[str], value: elements.Value, active: str | None, i: str) -> list[str]:

@@ -21,15 +21,14 @@ from tenferro.engines.cpu.body import Body, CodeBuilder, Position
 from tenferro.engines.cpu.code import Code
 from tenferro.engines.cpu.elements import Value
 from tenferro.engines.cpu.extremes import place_of
-from tenferro.engines.cpu.pack import copy_function
+from tenferro.engines.cpu.pack import copy_function, padding_function
 from tenferro.engines.cpu.params import LENGTH
 from tenferro.engines.cpu.phases import arguments, cost
 from tenferro.engines.cpu.reduce import Accumulator, store_word
 from tenferro.engines.cpu.stored import StoredAccumulator
 from tenferro.engines.cpu.vector_builder import Vec
-from tenferro.engines.cpu.writer import needs_mask
+from tenferro.engines.cpu.writer import is_checked, needs_mask
 from tenferro.lowering.region import Apply, Gather, Load, Reduce, Uniform
-from tenferro.tracer.op import Pointwise
 from tenferro.tracer.records import dataclass
 
 if TYPE_CHECKING:
@@ -66,6 +65,7 @@ class PassFunction:
         self.body = Body(kernel.region, kernel.variant, kernel.params, self.code, self.builder, "%P", kernel.axis_loops)
         self.masked = bool(self.one.reduces) or needs_mask(self.region.nodes[k] for k in self.one.nodes)
         self.scalars: list[str] = []
+        self.number = ""  # of the row's first element, where something may be reported of one
         self.fixed: dict[int, Value] = {}  # values that do not change along the row
         self.streams: dict[int, Stream] = {}  # access → stream
         self.unpacks: list[tuple[int, str]] = []  # stores to copy back: (access, scratch)
@@ -94,8 +94,9 @@ class PassFunction:
         length = code.sub("%e1", "%e0")
         first = len(self.kernel.keys)
         self.scalars = [code.word("%ctx", first + j) for j in range(self.kernel.variant.outer_rank)]
-        row_number = code.word("%ctx", first + self.kernel.variant.outer_rank)
-        self.number = code.mul(row_number, code.word("%P", LENGTH))
+        if any(is_checked(self.region.nodes[k]) for k in self.one.nodes):
+            row_number = code.word("%ctx", first + self.kernel.variant.outer_rank)
+            self.number = code.mul(row_number, code.word("%P", LENGTH))
         self._open_streams(length)
         self._fix_values()
         return length
@@ -165,17 +166,21 @@ class PassFunction:
             elif self.kernel.outer_level[k]:
                 cell = self.code.at("%ctx", 8 * self.kernel.cells[k])
                 scalar = elements.load(self.code, cell, 1, node.dtype)
-                self.fixed[k] = elements.splat(self.code, scalar, self.kernel.lanes)
+                self.fixed[k] = self._everywhere(scalar)
             elif isinstance(node, Load) and not node.windows and self._kind_of(k) == "uniform":
                 scalar = elements.load(self.code, self.code.pointer("%ctx", self._access_of(k)), 1, node.dtype)
-                self.fixed[k] = elements.splat(self.code, scalar, self.kernel.lanes)
+                self.fixed[k] = self._everywhere(scalar)
             elif isinstance(node, Apply) and k not in self.one.loads and self._stands_still(node):
                 self.fixed[k] = self.body.node(k, self.fixed, {}, Position(self.scalars, lambda j: "0", None, "0"))
 
+    def _everywhere(self, scalar: Value) -> Value:
+        if self.kernel.compact and self.kernel.lanes > 1:
+            return elements.spread(self.kernel.module, self.code, scalar, self.kernel.lanes)
+        return elements.splat(self.code, scalar, self.kernel.lanes)
+
     def _stands_still(self, node: Apply) -> bool:
         """Whether an operation has the same value all along the row, and nothing to report."""
-        is_checked = isinstance(node.op.form, Pointwise) and node.op.form.check is not None
-        return not is_checked and all(a in self.fixed for a in node.args)
+        return not is_checked(node) and all(a in self.fixed for a in node.args)
 
     def _access_of(self, k: int) -> int:
         return self.kernel.keys.index(("node", k))
@@ -298,16 +303,12 @@ class PassFunction:
         return {a: code.at(self.streams[a].base, code.mul(i, self.streams[a].itemsize)) for a in used}
 
     def _fill_pad(self, stream: Stream, source: str, left: str) -> None:
-        self._intrinsics()
-        size = self.kernel.lanes * stream.itemsize
         assert stream.pad is not None
-        elements.clear(self.kernel.module, self.code, stream.pad, size)
-        count = self.code.mul(left, stream.itemsize)
-        self.code.do(f"call void @llvm.memcpy.p0.p0.i64(ptr {stream.pad}, ptr {source}, i64 {count}, i1 false)")
+        name = padding_function(self.kernel.module, self.kernel.lanes * stream.itemsize)
+        self.code.do(f"call void {name}(ptr {stream.pad}, ptr {source}, i64 {self.code.mul(left, stream.itemsize)})")
 
     def _intrinsics(self) -> None:
         self.kernel.module.declare("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
-        self.kernel.module.declare("declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)")
 
     def _copy_out(self, i: str, left: str, writes: set[int]) -> None:
         code = self.code
@@ -334,7 +335,7 @@ class PassFunction:
 
     def _position(self, i: str, active: str | None) -> Position:
         first = self.code.add("%e0", i)
-        number = self.code.add(self.number, first)
+        number = self.code.add(self.number, first) if self.number else "0"
         return Position(self.scalars, lambda j: self._row_index(i, j), active, number, first)
 
     def _row_index(self, i: str, j: int) -> str:

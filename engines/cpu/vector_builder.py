@@ -70,7 +70,8 @@ class ModuleText:
     ``share`` names the machine that the module is for. Then expansions that are functions of their own are not written
     into the module but into modules of their own, one per expansion, dtypes and lanes; ``shared`` says which symbols
     the module needs, and the text that defines each. Without it they are internal functions of the module.
-    ``permutes``: the instructions that the machine has for small tables."""
+    ``permutes``: the instructions that the machine has for small tables. ``loads_constants``: arithmetic takes vectors
+    of one number from memory, where LLVM's quick instruction selection takes them; as literals it takes none."""
 
     share: str | None = None
     shared: dict[str, str] = field(default_factory=dict)
@@ -80,6 +81,7 @@ class ModuleText:
     outlined: dict[tuple[Any, ...], tuple[str, Any]] = field(default_factory=dict)
     functions: list[str] = field(default_factory=list)
     permutes: Permutes = "none"
+    loads_constants: bool = False
 
     def declare(self, line: str) -> None:
         """Adds ``declare …`` once."""
@@ -95,6 +97,14 @@ class ModuleText:
             self.table_lines.append(
                 f"{name} = private unnamed_addr constant [{len(values)} x {element}] [{items}], align 64"
             )
+        return self.tables[key]
+
+    def constant(self, kind: str, value: str) -> str:
+        """The name of a private constant of an LLVM type."""
+        key = (kind, value)
+        if key not in self.tables:
+            name = self.tables[key] = f"@constant{len(self.tables)}"
+            self.table_lines.append(f"{name} = private unnamed_addr constant {kind} {value}, align 32")
         return self.tables[key]
 
     def text(self, functions: list[str]) -> str:
@@ -126,6 +136,7 @@ class VectorBuilder(Builder):
         self.block = "entry"
         self._count = 0
         self._allocations = 0
+        self._loaded: dict[tuple[str, str], str] = {}  # constants in registers, by block
 
     def start(self, label: str) -> None:
         """Says that the next line belongs to the block ``label``, which the caller has opened."""
@@ -170,8 +181,20 @@ class VectorBuilder(Builder):
         return self.emit(f"call {kind} {full}({', '.join(operands)})", args[0].dtype)
 
     def _binary(self, integer: str, floating: str, x: Vec, y: Vec) -> Vec:
-        name = floating if x.dtype.kind == "f" else integer
-        return self.emit(f"{name} {self.type_of(x.dtype)} {x.text}, {y.text}", x.dtype)
+        if x.dtype.kind != "f":
+            return self.emit(f"{integer} {self.type_of(x.dtype)} {x.text}, {y.text}", x.dtype)
+        return self.emit(f"{floating} {self.type_of(x.dtype)} {self.operand(x)}, {self.operand(y)}", x.dtype)
+
+    def operand(self, x: Vec) -> str:
+        """The text of a value, loaded where it is a constant of a module that loads them."""
+        if not self.module.loads_constants or not x.text.startswith("splat"):
+            return x.text
+        kind = self.type_of(x.dtype)
+        name = self.module.constant(kind, x.text)
+        key = (self.block, name)
+        if key not in self._loaded:
+            self._loaded[key] = self.emit(f"load {kind}, ptr {name}, align 32", x.dtype).text
+        return self._loaded[key]
 
     def add(self, x: Vec, y: Vec) -> Vec:
         return self._binary("add", "fadd", x, y)

@@ -57,11 +57,16 @@ def needs_mask(nodes: Iterable[Node]) -> bool:
                 return True
             case Load(windows=windows) if windows:
                 return True
-            case Apply(op=op) if isinstance(op.form, Pointwise) and op.form.check:
+            case Apply() if is_checked(node):
                 return True
             case _:
                 pass
     return False
+
+
+def is_checked(node: Node) -> bool:
+    """Whether a node may report an element."""
+    return isinstance(node, Apply) and isinstance(node.op.form, Pointwise) and node.op.form.check is not None
 
 
 @dataclass
