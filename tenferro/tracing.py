@@ -8,6 +8,7 @@ from types import FunctionType, MethodType
 from typing import Any
 
 from tenferro.tracer import tree
+from tenferro.tracer.attribute_hooks import unhooked
 from tenferro.tracer.capture_guards import NO_CAPTURES, Captures
 from tenferro.tracer.contents import evaluation
 from tenferro.tracer.entry import LeafSpec, trace_program
@@ -45,6 +46,9 @@ def traced(
         with substituted(trace, function, call.receiver) as (copied, substitution):
             known.append((trace, substitution))
             substitution.effects.arguments(function, args, kwargs)
+            with unhooked():
+                for place, value in _static(call):
+                    substitution.captured.argument(place, value)
             args = tuple([_given(a, substitution) for a in args])
             kwargs = {k: _given(a, substitution) for k, a in kwargs.items()}
             called = copied if around is None else around(copied)
@@ -59,6 +63,11 @@ def traced(
     captures = captured.captures(call.receiver, [array for _, array in result.captured], substitution.places, asked)
     functions = tuple(captured.functions.values())
     return result, captures, Outside(captured.owner, functions, tuple(captured.foreign), tuple(captured.doubts))
+
+
+def _static(call: BoundCall) -> list[tuple[str, Any]]:
+    """Names and values of the arguments that are no inputs of the program; without ``self``, which is a place."""
+    return [*((leaf.name, leaf.value) for leaf in call.leaves if leaf.sort == "static"), *call.statics]
 
 
 _FUNCTIONS = (FunctionType, MethodType, functools.partial)

@@ -186,6 +186,13 @@ class Captured:
         if plain is not None:
             self.function(plain)
 
+    def argument(self, name: str, value: Any) -> None:
+        """Visit an argument that counts by identity, a function or an object: what it holds is read where it is."""
+        if is_scalar(value) or isinstance(value, type) or is_captured_array(value):
+            return
+        if callable(value) or self.owner.of_class(type(value)) == "own":
+            self.visit(Place(Held(value), (), name), value, is_own=True)
+
     def function(self, function: FunctionType) -> None:
         """Visit what a function of the user's own, and those that it reaches, read by name."""
         self._waiting.append(function)

@@ -477,8 +477,9 @@ class Trace:
             value = self._measured(extent, what)
             if value is not None:
                 return value
+            cure = ", or x.shape[0], which is traced," if what == "len" else ""
             raise TraceError(
-                f"{what}: a size known only when the program runs; a size known before is needed{at(user_line())}"
+                f"{what}: a size known only when the program runs; a size known before{cure} is needed{at(user_line())}"
             )
         known = len(self.guards)
         self.guard("==", extent, value)

@@ -95,7 +95,8 @@ class RowKernel(KernelWriter):
         for p, one in enumerate(self.phases.passes):
             if one.reduces:
                 functions.append(self._close(p))
-        functions.append(self._finish())
+        if self.phases.outer_stores:
+            functions.append(self._finish())
         match self.variant.schedule:
             case "tile":
                 functions.append(tile_entry(self))
@@ -232,7 +233,8 @@ class RowKernel(KernelWriter):
                 if one.reduces:
                     count = self._chunk_count(code, p, length)
                     code.do(f"call void @closing{p}(ptr %P, ptr {context}, ptr {parts}, i64 {count})")
-            code.do(f"call void @finish(ptr %P, ptr {context})")
+            if self.phases.outer_stores:
+                code.do(f"call void @finish(ptr %P, ptr {context})")
             return []
 
         code.loop("%begin", "%end", 1, [], one_row)
@@ -330,7 +332,7 @@ class RowKernel(KernelWriter):
                 self._copy_cells(code, context, row, back=False)
             part = code.at(parts, code.mul(code.mul(row, count), 8 * self.part_words(p)))
             code.do(f"call void @closing{p}(ptr %P, ptr {context}, ptr {part}, i64 {count})")
-            if p == self.last_reducing:
+            if p == self.last_reducing and self.phases.outer_stores:
                 code.do(f"call void @finish(ptr %P, ptr {context})")
             self._copy_cells(code, context, row, back=True)
             return []

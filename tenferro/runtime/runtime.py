@@ -131,9 +131,10 @@ class Runtime:
         found = snapshot.find(engine_id)
         if found is None:
             known = ", ".join(r.engine.id for r in snapshot.registrations)
-            raise UnknownEngineError(
-                f"{asked}: engine {engine_id!r} is not registered; one of {known} is needed{at(user_line())}"
-            )
+            kind = {"cpu": "cpu:0", "reference": "reference:0"}.get(engine_id)
+            cure = f"TENFERRO_ENGINE={engine_id} makes {kind}" if kind and kind not in known else ""
+            wanted = f"one of {known} is needed" + (f", or {cure} before the import" if cure else "")
+            raise UnknownEngineError(f"{asked}: engine {engine_id!r} is not registered; {wanted}{at(user_line())}")
         return found
 
     def reconfigure(self, edit: Callable[[Configuration], None]) -> int:

@@ -191,9 +191,8 @@ def _convolved(
     features, (inner, out) = x.shape[-1], w.shape[-2:]
     if features != inner * groups or out % groups:
         raise ShapeError(
-            f"{name}: {features} features, kernels of {inner} in and {out} out in {groups} groups; features of "
-            f"all groups "
-            f"and equal parts of what comes out are needed{at(user_line())}"
+            f"{name}: x has {features} features, the kernel takes {inner * groups} ({inner} in each of {groups} "
+            f"groups) and gives {out}; as many as it takes are needed, equal parts out for each group{at(user_line())}"
         )
     parts = _slices(x, windows, strides, dilation, 1, name)
     count = len(parts)
