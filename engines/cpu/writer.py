@@ -23,6 +23,7 @@ from tenferro.tracer.op import Pointwise
 from tenferro.tracer.records import dataclass
 
 COMPACT_BYTES = 32
+"""Bytes of a vector of a compact text."""
 INLINE_LIMIT = 160
 """Native operations up to which elementary functions are written in place rather than called."""
 
