@@ -37,36 +37,33 @@ class Renewed:
 
 
 class Shared:
-    """A lock, given to ``held``, that many threads hold at once, by ``with shared:``, and a fork when none of them does
-    but its own."""
+    """A lock, given to ``held``, that many threads hold at once, by ``with shared.own():``, and a fork when none of
+    them does but its own. An interrupt leaves no thread a holder: no Python code runs between taking and letting go."""
 
     def __init__(self) -> None:
-        self._changed = threading.Condition(threading.RLock())
-        self._holders: dict[int, int] = {}  # thread → how many times
+        self._first = threading.RLock()
+        self._locks: dict[int, Any] = {}  # of each thread that has ever held it; numbers of threads come again
 
-    def __enter__(self) -> None:
+    def own(self) -> Any:
+        """The calling thread's part."""
         here = threading.get_ident()
-        with self._changed:
-            self._holders[here] = self._holders.get(here, 0) + 1
-
-    def __exit__(self, *_: object) -> None:
-        here = threading.get_ident()
-        with self._changed:
-            self._holders[here] -= 1
-            if not self._holders[here]:
-                del self._holders[here]
-                self._changed.notify_all()
+        found = self._locks.get(here)  # without the other lock: who holds a part may ask again while a fork waits
+        if found is None:
+            with self._first:
+                found = self._locks.setdefault(here, threading.RLock())
+        return found
 
     def acquire(self) -> None:
-        """Alone."""
-        here = threading.get_ident()
-        self._changed.acquire()
-        while any(thread != here for thread in self._holders):
-            self._changed.wait()
+        """All parts."""
+        self._first.acquire()
+        for lock in self._locks.values():
+            lock.acquire()
 
     def release(self) -> None:
         """The reverse."""
-        self._changed.release()
+        for lock in self._locks.values():
+            lock.release()
+        self._first.release()
 
 
 _renewed: weakref.WeakSet[Renewed] = weakref.WeakSet()

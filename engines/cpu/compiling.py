@@ -13,6 +13,9 @@ from tenferro.engines import recording
 from tenferro.engines.cpu.toolchain import Library
 from tenferro.tracer.records import dataclass
 
+PATIENCE_SECONDS = 60.0
+"""How long a thread waits for something to compile: it ends though an interrupt left it without a word."""
+
 
 class CodeSource(Protocol):
     """What is compiled once for each code generation level that is asked for. Hashable."""
@@ -63,7 +66,7 @@ def together(works: Sequence[tuple[Callable[[], object], Callable[[], object]]],
     arrived = threading.Semaphore(0)  # a unit for each work, then one for each thread
 
     def run() -> None:
-        while arrived.acquire():
+        while arrived.acquire(timeout=PATIENCE_SECONDS):
             try:
                 work = left.popleft()
             except IndexError:
@@ -71,30 +74,24 @@ def together(works: Sequence[tuple[Callable[[], object], Callable[[], object]]],
             with suppress(Exception):
                 work()
 
-    helpers = _started(run, min(threads, len(works)) - 1)
+    helpers: list[threading.Thread] = []
+    count = min(threads, len(works)) - 1
     try:
+        with suppress(RuntimeError):  # the system grants no more threads
+            for _ in range(count):
+                helper = threading.Thread(target=recording.inherited(run), name="tenferro-compiler", daemon=True)
+                helpers.append(helper)
+                helper.start()
         for first, second in works:
             with suppress(Exception):
                 first()
             left.append(second)
             arrived.release()
-        arrived.release(len(helpers) + 1)
+        arrived.release(count + 1)
         run()
     finally:
         left.clear()
-        arrived.release(len(helpers) + 1)  # for those that an interrupt left waiting
+        arrived.release(count + 1)  # for those that an interrupt left waiting
         for helper in helpers:
-            helper.join()
-
-
-def _started(run: Callable[[], None], count: int) -> list[threading.Thread]:
-    """So many threads, or as many as the system grants."""
-    helpers: list[threading.Thread] = []
-    for _ in range(count):
-        helper = threading.Thread(target=recording.inherited(run), name="tenferro-compiler")
-        try:
-            helper.start()
-        except RuntimeError:
-            break
-        helpers.append(helper)
-    return helpers
+            if helper.ident is not None:
+                helper.join()

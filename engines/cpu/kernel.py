@@ -137,7 +137,11 @@ class Kernel:
         with _writing.lock:
             found = self.texts.get(level)
             if found is None:
-                found = self.texts[level] = self._writer(level).text()
+                try:
+                    found = self.texts[level] = self._writer(level).text()
+                except BaseException:  # as Ctrl-C: a writer that has begun may not begin again
+                    self.writers.pop(level, None)
+                    raise
             return found
 
     def prepare(self, level: int) -> None:

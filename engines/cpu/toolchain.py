@@ -226,7 +226,7 @@ class Library:
 
     def asm(self) -> str:
         """The assembly text, generated anew."""
-        with _compiling, _llvm() as llvm:
+        with _compiling.own(), _llvm() as llvm:
             return code_generator.assembly(llvm, self.text, self.level, self.target)
 
     def close(self) -> None:
@@ -274,7 +274,7 @@ def compile_made(
         _close_dead()
         store = disk_cache()
         key = _key(identity, level, target, optimize, symbols)
-    with _compiling:
+    with _compiling.own():
         payload = store.load(key) if store is not None else None
         from_cache = payload is not None
         if payload is None:

@@ -6,8 +6,8 @@ import ast
 import os
 import signal
 import threading
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -114,13 +114,20 @@ def test_a_held_lock_is_waited_for() -> None:
     forking._held.remove(lock)
 
 
+@contextmanager
+def part_of(shared: forking.Shared) -> Iterator[None]:
+    """The part of the thread that enters."""
+    with shared.own():
+        yield
+
+
 def test_a_lock_that_many_share_is_waited_for_by_a_fork_alone() -> None:
     shared = forking.Shared()
     forking.held(shared)
     try:
-        with shared, shared:
+        with shared.own(), shared.own():
             assert in_child(lambda: True)  # its own thread's
-            with Holding(shared):  # beside this thread
+            with Holding(part_of(shared)):  # beside this thread
                 waited = threading.Thread(target=lambda: in_child(lambda: True))
                 waited.start()
             waited.join(0.3)
@@ -129,7 +136,7 @@ def test_a_lock_that_many_share_is_waited_for_by_a_fork_alone() -> None:
         assert not waited.is_alive()
 
         def taken() -> bool:
-            with shared:
+            with shared.own():
                 return True
 
         assert in_child(taken)
