@@ -38,15 +38,14 @@ _idle_machines: dict[tuple[int, Target], list[Any]] = {}
 
 def emitted(llvm: ModuleType, text: str, level: int, target: Target, optimize: bool, symbols: dict[str, int]) -> bytes:
     """8 bytes of code size, then the object. Raises LoweringError as ``compile_text`` does."""
-    with machine(llvm, level, target) as own, llvm.create_context() as context:
-        with parsed(llvm, text, own, context) as module:
-            try:
-                module.verify()
-            except RuntimeError as error:
-                raise LoweringError(f"compile: the LLVM text is malformed; {str(error).strip()}") from error
-            if optimize:
-                _clean(llvm, module, own)
-            data = _object(llvm, own, module)
+    with machine(llvm, level, target) as own, _module(llvm, text, own) as module:
+        try:
+            module.verify()
+        except RuntimeError as error:
+            raise LoweringError(f"compile: the LLVM text is malformed; {str(error).strip()}") from error
+        if optimize:
+            _clean(llvm, module, own)
+        data = _object(llvm, own, module)
     unknown = undefined_symbols(data) - ALLOWED_SYMBOLS - symbols.keys()
     if unknown:
         raise LoweringError(
@@ -64,9 +63,8 @@ def _code_bytes(llvm: ModuleType, data: bytes) -> int:
 
 def assembly(llvm: ModuleType, text: str, level: int, target: Target) -> str:
     """The assembly text."""
-    with machine(llvm, level, target) as own, llvm.create_context() as context:
-        with parsed(llvm, text, own, context) as module:
-            return str(own.emit_assembly(module))
+    with machine(llvm, level, target) as own, _module(llvm, text, own) as module:
+        return str(own.emit_assembly(module))
 
 
 @contextmanager
@@ -83,6 +81,18 @@ def machine(llvm: ModuleType, level: int, target: Target) -> Iterator[Any]:
         )
     yield own
     idle.append(own)
+
+
+@contextmanager
+def _module(llvm: ModuleType, text: str, own: Any) -> Iterator[Any]:
+    """The text as a module in a context of its own. Both are closed where nothing is raised. An interrupt may meet any
+    step, and a module that outlives its context ends the process: then they are left to Python, which lets go of the
+    module first, for it holds the context."""
+    context = llvm.create_context()
+    module = parsed(llvm, text, own, context)
+    yield module
+    module.close()
+    context.close()
 
 
 def parsed(llvm: ModuleType, text: str, own: Any, context: Any) -> Any:

@@ -8,7 +8,6 @@ the disk cache.
 from __future__ import annotations
 
 import threading
-import time
 import weakref
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from tenferro.engines.cpu.product import Entry
 from tenferro.engines.cpu.records import RecordKernel
 from tenferro.engines.cpu.rows import RowKernel
 from tenferro.engines.cpu.toolchain import Library, Target, compile_text, host_target
+from tenferro.engines.cpu.uninterrupted import thread_seconds
 from tenferro.engines.cpu.vector_builder import ModuleText
 from tenferro.engines.cpu.writer import KernelWriter, is_small
 from tenferro.lowering.bodies import lowered
@@ -150,14 +150,14 @@ class Kernel:
     def library(self, level: int) -> Library:
         found = self.libraries.get(level)
         if found is None:
-            start, began = recording.now(), time.thread_time()
+            start, began = recording.now(), thread_seconds()
             with _writing.lock:  # of two threads the second finds the text, and what it calls, complete
                 text, shared = self.text(level), dict(self._writer(level).module.shared)
             symbols = {name: expansion_address(name, body, self.target) for name, body in shared.items()}
             is_known = (text, level, self.target) in _libraries
             found = self.libraries[level] = shared_library(text, level, self.target, symbols)
             # The processor's time: what else a machine does meanwhile must not put off level 2.
-            self.compile_seconds += time.thread_time() - began
+            self.compile_seconds += thread_seconds() - began
             source: recording.Source = "same text" if is_known else found.source
             recording.compiled(start, self.program, self.region.name, level, source)
         return found

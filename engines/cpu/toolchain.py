@@ -23,6 +23,7 @@ from typing import Any
 
 from tenferro.engines.cpu import code_generator, object_loader
 from tenferro.engines.cpu.permute import Permutes
+from tenferro.engines.cpu.uninterrupted import uninterrupted
 from tenferro.engines.disk_cache import HOSTS, OBJECTS, DiskCache, configured, entry_key
 from tenferro.engines.recording import Source
 from tenferro.tracer import forking
@@ -307,9 +308,14 @@ def _key(identity: str, level: int, target: Target, optimize: bool, symbols: dic
 
 def _compile(text: str, level: int, target: Target, optimize: bool, symbols: dict[str, int]) -> bytes:
     """The cache's payload: 8 bytes of code size, then the object."""
-    with _lock:
-        llvm = _binding()
-    return code_generator.emitted(llvm, text, level, target, optimize, symbols)
+
+    def emitted() -> bytes:
+        with _compiling.own():
+            with _lock:
+                llvm = _binding()
+            return code_generator.emitted(llvm, text, level, target, optimize, symbols)
+
+    return uninterrupted(emitted) if threading.current_thread() is threading.main_thread() else emitted()
 
 
 class _Engine:

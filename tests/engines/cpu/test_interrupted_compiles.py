@@ -75,7 +75,9 @@ STEPS = [
     ("cpu", "text", "return", 3),
     ("cpu", "compile_made", "call", 0),
     ("cpu", "_load", "return", 0),
-    ("cpu", "emitted", "return", 0),
+    ("cpu", "uninterrupted", "call", 0),
+    ("cpu", "uninterrupted", "return", 0),
+    ("threading", "join", "call", 0),
     ("tracer", "own", "return", 0),
 ]
 
