@@ -275,16 +275,16 @@ def compile_made(
         _close_dead()
         store = disk_cache()
         key = _key(identity, level, target, optimize, symbols)
-    with _compiling.own():
-        payload = store.load(key) if store is not None else None
-        from_cache = payload is not None
-        if payload is None:
-            payload = _compile(text(), level, target, optimize, symbols)
-            if store is not None:
-                store.store(key, payload)
-        code_bytes = int.from_bytes(payload[:8], "little")
+    payload = store.load(key) if store is not None else None
+    from_cache = payload is not None
+    if payload is None:
+        payload = _compile(text(), level, target, optimize, symbols)
+        if store is not None:
+            store.store(key, payload)
+    code_bytes = int.from_bytes(payload[:8], "little")
+    with _compiling.own():  # not round the compilation: a thread of its own may do it, and asks for its own part
         loaded = _load(payload[8:], symbols)
-        return Library(text, level, target, loaded, code_bytes, from_cache, key, tuple(symbols))
+    return Library(text, level, target, loaded, code_bytes, from_cache, key, tuple(symbols))
 
 
 def loaded_object(key: str, symbols: dict[str, int]) -> Any:
